@@ -1,0 +1,47 @@
+-- Probe: can this database be written to, and which schema does it hold?
+SET ROLE dedupe_owner;
+
+-- One row, written again and again; room on its page keeps every update HOT.
+CREATE TABLE dedupe.probe (
+  id boolean NOT NULL DEFAULT true,
+  probed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+  CONSTRAINT probe_pkey PRIMARY KEY (id),
+  CONSTRAINT probe_one_row CHECK (id)
+) WITH (fillfactor = 10);
+INSERT INTO dedupe.probe DEFAULT VALUES;
+
+CREATE TYPE dedupe.probe_answer AS (
+  schema_version integer,
+  -- The oldest server, by the newest migration it knows, that may serve.
+  compatible_from integer,
+  decided_at timestamptz
+);
+
+-- Only a write that commits proves that this is a primary with room on its
+-- disk and, where replication is synchronous, with its standbys at hand.
+CREATE FUNCTION dedupe.probe() RETURNS dedupe.probe_answer
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = dedupe, pg_temp
+SET lock_timeout = '250ms'
+AS $$
+DECLARE
+  answer dedupe.probe_answer;
+BEGIN
+  answer.decided_at := to_timestamp(dedupe.now_us()::float8 / 1000000);
+  UPDATE dedupe.probe SET probed_at = answer.decided_at;
+  SELECT v.version, v.compatible_from
+  INTO answer.schema_version, answer.compatible_from
+  FROM dedupe.schema_version AS v
+  ORDER BY v.version DESC
+  LIMIT 1;
+  RETURN answer;
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION dedupe.probe() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION dedupe.probe() TO dedupe_runtime;
+
+INSERT INTO dedupe.schema_version (version, name, compatible_from)
+VALUES (10, 'create_probe', 10);
+
+RESET ROLE;
