@@ -1,0 +1,163 @@
+#include "server/store/connection.h"
+
+#include <libpq-fe.h>
+#include <sys/socket.h>
+
+#include <map>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "server/store/postgres_error.h"
+#include "server/store/statements.h"
+#include "server/telemetry/log.h"
+
+namespace dedupe {
+namespace {
+
+// What a connection string that says nothing about them gets. Seconds, but for
+// tcp_user_timeout, which is in milliseconds: a peer that has vanished is
+// noticed within 10 s rather than hours.
+constexpr std::pair<const char*, const char*> kConnectionDefaults[] = {
+    {"application_name", "dedupe"}, {"connect_timeout", "3"},
+    {"keepalives_idle", "10"},      {"keepalives_interval", "5"},
+    {"keepalives_count", "3"},      {"tcp_user_timeout", "10000"},
+    {"client_encoding", "UTF8"},
+};
+
+// Of either form of connection string, what it sets.
+absl::StatusOr<std::map<std::string, std::string>> ParseDatabaseUrl(
+    const std::string& database_url) {
+  char* error = nullptr;
+  PQconninfoOption* options = PQconninfoParse(database_url.c_str(), &error);
+  const absl::Cleanup free_all = [&] {
+    PQconninfoFree(options);
+    PQfreemem(error);
+  };
+  if (options == nullptr) {
+    return absl::InvalidArgumentError(
+        "not a connection string; write for example"
+        " \"host=db.internal dbname=dedupe user=dedupe_server\" or"
+        " \"postgresql://dedupe_server@db.internal/dedupe\" (its text is not"
+        " shown, because it may hold a password)");
+  }
+  std::map<std::string, std::string> values;
+  for (const PQconninfoOption* o = options; o->keyword != nullptr; ++o) {
+    if (o->val != nullptr) values[o->keyword] = o->val;
+  }
+  return values;
+}
+
+std::string WithDefaults(std::map<std::string, std::string> values) {
+  for (const auto& [keyword, value] : kConnectionDefaults) {
+    values.emplace(keyword, value);
+  }
+  std::string conninfo;
+  for (const auto& [keyword, value] : values) {
+    absl::StrAppend(
+        &conninfo, keyword, "='",
+        absl::StrReplaceAll(value, {{"\\", "\\\\"}, {"'", "\\'"}}), "' ");
+  }
+  return conninfo;
+}
+
+}  // namespace
+
+// libpqxx silences all notices unless somebody listens.
+class Connection::NoticeListener : public pqxx::errorhandler {
+ public:
+  using pqxx::errorhandler::errorhandler;
+
+  bool operator()(const char message[]) noexcept override {
+    const absl::string_view text(message);
+    // PostgreSQL then reports success for a commit that its standbys may lack.
+    if (absl::StrContains(text, "canceling wait for synchronous replication")) {
+      replication_wait_cancelled_ = true;
+    }
+    Log(Severity::kWarning, "database_notice",
+        {{"message", std::string(text.substr(0, text.find('\n')))}});
+    return false;  // Nobody else needs to hear.
+  }
+
+  bool TakeReplicationWaitCancelled() {
+    return std::exchange(replication_wait_cancelled_, false);
+  }
+
+ private:
+  bool replication_wait_cancelled_ = false;
+};
+
+absl::Status CheckDatabaseUrl(const std::string& database_url) {
+  return ParseDatabaseUrl(database_url).status();
+}
+
+Connection::Connection(const std::string& conninfo) : connection_(conninfo) {
+#if PQXX_VERSION_MAJOR < 7
+  // libpqxx 6 would connect anew by itself, in the middle of a statement. The
+  // call is deprecated because libpqxx 7 never does.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+  connection_.inhibit_reactivation(true);
+#pragma GCC diagnostic pop
+#endif
+  socket_ = connection_.sock();
+  notices_ = std::make_unique<NoticeListener>(connection_);
+  pqxx::nontransaction session(connection_);
+  needs_explicit_transaction_ =
+      absl::string_view(session.exec1(kSessionIsolation)[0].c_str()) !=
+      "read committed";
+}
+
+absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(
+    const std::string& database_url) {
+  auto values = ParseDatabaseUrl(database_url);
+  if (!values.ok()) return values.status();
+  std::unique_ptr<Connection> connection;
+  absl::Status status = CatchPostgresError([&] {
+    connection.reset(new Connection(WithDefaults(*std::move(values))));
+  });
+  if (!status.ok()) return absl::UnavailableError(status.message());
+  return connection;
+}
+
+Connection::~Connection() {
+  // A peer that does not read could otherwise hold up the farewell.
+  Cut();
+}
+
+absl::StatusOr<pqxx::result> Connection::Execute(
+    const char* statement, const SqlParameters& parameters) {
+  pqxx::result result;
+  absl::Status status = CatchPostgresError([&] {
+    // Without a transaction of libpqxx's: one round trip, not three.
+    pqxx::nontransaction session(connection_);
+    if (needs_explicit_transaction_) session.exec0(kBeginReadCommitted);
+    result = session.exec_params(
+        statement, pqxx::prepare::make_dynamic_params(parameters));
+    if (needs_explicit_transaction_) session.exec0(kCommit);
+  });
+  if (notices_->TakeReplicationWaitCancelled()) {
+    return absl::UnavailableError("the wait for the standbys was cancelled");
+  }
+  if (status.ok()) return result;
+  // The explicit transaction is left open by an error.
+  if (needs_explicit_transaction_ && !absl::IsUnavailable(status)) Cut();
+  return status;
+}
+
+absl::Status Connection::Transact(
+    absl::FunctionRef<void(pqxx::work&)> statements) {
+  return CatchPostgresError([&] {
+    pqxx::work transaction(connection_);
+    statements(transaction);
+    transaction.commit();
+  });
+}
+
+void Connection::Cut() {
+  if (socket_ >= 0) shutdown(socket_, SHUT_RDWR);
+}
+
+}  // namespace dedupe

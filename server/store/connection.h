@@ -1,0 +1,67 @@
+// One connection to the database. It lives until the first error and is never
+// revived: the batcher makes a new one.
+#ifndef DEDUPE_SERVER_STORE_CONNECTION_H_
+#define DEDUPE_SERVER_STORE_CONNECTION_H_
+
+#include <memory>
+#include <pqxx/pqxx>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace dedupe {
+
+// A parameter of a statement, in PostgreSQL's text form.
+using SqlParameters = std::vector<std::string>;
+
+// OK, or INVALID_ARGUMENT with a message that does not show the string, which
+// may hold a password.
+absl::Status CheckDatabaseUrl(const std::string& database_url);
+
+class Connection {
+ public:
+  // Connects, which takes as long as the network does, within the string's
+  // connect_timeout (3 s for each host if it names none). UNAVAILABLE.
+  static absl::StatusOr<std::unique_ptr<Connection>> Open(
+      const std::string& database_url);
+
+  // Closes at once, without waiting for the server.
+  ~Connection();
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  // Runs one statement as a transaction of its own at read committed, whatever
+  // the role's or the database's default. Blocks until the server has answered
+  // or Cut() is called. Errors are those of postgres_error.h; after any but
+  // ABORTED, RESOURCE_EXHAUSTED, INVALID_ARGUMENT or INTERNAL the connection
+  // must be thrown away.
+  absl::StatusOr<pqxx::result> Execute(const char* statement,
+                                       const SqlParameters& parameters);
+
+  // Runs several statements as one transaction (the migrator).
+  absl::Status Transact(absl::FunctionRef<void(pqxx::work&)> statements);
+
+  // From any thread: ends whatever Execute is waiting for, and the connection
+  // with it. Nothing is cancelled in the database, where a cancelled wait for a
+  // standby would look like success.
+  void Cut();
+
+ private:
+  // Hears what the server says beside its answers.
+  class NoticeListener;
+
+  explicit Connection(const std::string& conninfo);
+
+  pqxx::connection connection_;
+  std::unique_ptr<NoticeListener> notices_;
+  int socket_ = -1;
+  // The role's default is another isolation level, so each statement needs a
+  // transaction of its own making: three round trips instead of one.
+  bool needs_explicit_transaction_ = false;
+};
+
+}  // namespace dedupe
+
+#endif  // DEDUPE_SERVER_STORE_CONNECTION_H_

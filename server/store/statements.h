@@ -1,0 +1,84 @@
+// Every SQL text of the server: one call of a function that the migrations
+// define, for each verb. The columns are read by number in decode.cc, in the
+// order in which they stand here; times come as microseconds since 1970.
+#ifndef DEDUPE_SERVER_STORE_STATEMENTS_H_
+#define DEDUPE_SERVER_STORE_STATEMENTS_H_
+
+namespace dedupe {
+
+// A time column as a whole number.
+#define DEDUPE_US(column) \
+  "(extract(epoch FROM " column ") * 1000000)::bigint"
+
+inline constexpr char kBegin[] =
+    "SELECT client_id, key, outcome, fence, attempt_number, resumed,"
+    " taken_over, checkpoint, " DEDUPE_US("created_at") ", "
+    DEDUPE_US("started_at") ", " DEDUPE_US("lease_expires_at") ", "
+    DEDUPE_US("completed_at") ", " DEDUPE_US("expires_at") ","
+    " response_code, response_headers, response_body, body_omitted, "
+    DEDUPE_US("decided_at")
+    " FROM dedupe.begin($1::text[], $2::text[], $3::text[], $4::bytea[],"
+    " $5::text[], $6::bigint[], $7::bigint[], $8::dedupe.lease_policy[])";
+
+inline constexpr char kComplete[] =
+    "SELECT client_id, key, outcome, " DEDUPE_US("completed_at") ", "
+    DEDUPE_US("expires_at") ", " DEDUPE_US("decided_at")
+    " FROM dedupe.complete($1::text[], $2::text[], $3::text[], $4::bigint[],"
+    " $5::integer[], $6::jsonb[], $7::bytea[])";
+
+inline constexpr char kExtend[] =
+    "SELECT client_id, key, outcome, " DEDUPE_US("lease_expires_at") ", "
+    DEDUPE_US("decided_at")
+    " FROM dedupe.extend($1::text[], $2::text[], $3::text[], $4::bigint[],"
+    " $5::bigint[], $6::bytea[])";
+
+inline constexpr char kRelease[] =
+    "SELECT client_id, key, outcome, " DEDUPE_US("expires_at") ", "
+    DEDUPE_US("decided_at")
+    " FROM dedupe.release($1::text[], $2::text[], $3::text[], $4::bigint[],"
+    " $5::boolean[])";
+
+inline constexpr char kLookup[] =
+    "SELECT client_id, key, state, operation, attempt_number, "
+    DEDUPE_US("created_at") ", " DEDUPE_US("started_at") ", "
+    DEDUPE_US("lease_expires_at") ", " DEDUPE_US("completed_at") ", "
+    DEDUPE_US("expires_at") ","
+    " response_code, response_headers, response_body, body_omitted, "
+    DEDUPE_US("decided_at")
+    " FROM dedupe.lookup($1::text[], $2::text[], $3::boolean)";
+
+inline constexpr char kReap[] =
+    "SELECT examined, deleted, lag_us, clock_refused, "
+    DEDUPE_US("decided_at")
+    " FROM dedupe.reap($1::integer,"
+    " to_timestamp($2::bigint::float8 / 1000000))";
+
+inline constexpr char kProbe[] =
+    "SELECT schema_version, compatible_from, " DEDUPE_US("decided_at")
+    " FROM dedupe.probe()";
+
+#undef DEDUPE_US
+
+// Asked once of each new connection.
+inline constexpr char kSessionIsolation[] =
+    "SELECT current_setting('default_transaction_isolation')";
+inline constexpr char kBeginReadCommitted[] =
+    "BEGIN ISOLATION LEVEL READ COMMITTED";
+inline constexpr char kCommit[] = "COMMIT";
+
+// The migrator's.
+inline constexpr char kMigrationLock[] =
+    // Any number will do that nobody else locks: 'dedupe' in ASCII.
+    "SELECT pg_advisory_xact_lock(110378119688293)";
+inline constexpr char kServerEncoding[] =
+    "SELECT current_setting('server_encoding')";
+inline constexpr char kHasSchemaVersion[] =
+    "SELECT to_regclass('dedupe.schema_version') IS NOT NULL";
+inline constexpr char kAppliedMigrations[] =
+    "SELECT version, name, sha256 FROM dedupe.schema_version ORDER BY version";
+inline constexpr char kRecordChecksum[] =
+    "UPDATE dedupe.schema_version SET sha256 = $2 WHERE version = $1::integer";
+
+}  // namespace dedupe
+
+#endif  // DEDUPE_SERVER_STORE_STATEMENTS_H_
