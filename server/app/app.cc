@@ -129,10 +129,10 @@ absl::Status Serve(const Config& config) {
   DedupeRpc rpc(service);
   const std::unique_ptr<grpc::Server> server = Listen(config, rpc);
   if (server == nullptr) {
-    return absl::UnavailableError(absl::StrCat(
-        "cannot listen on \"", config.listen_address,
-        "\": it is in use, or not an address of this machine; set"
-        " --listen-address (DEDUPE_LISTEN_ADDRESS)"));
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen on \"", config.listen_address,
+                     "\": it is in use, or not an address of this machine; set"
+                     " --listen-address (DEDUPE_LISTEN_ADDRESS)"));
   }
   Health health(*server);
   Readiness readiness(store, CheckDatabaseSchema,
@@ -168,9 +168,9 @@ absl::Status MigrateDatabase(const Config& config) {
   if (!applied.ok()) return applied.status();
   for (const int version : *applied) {
     Log(Severity::kInfo, "migration_applied",
-        {{"name", std::string(EmbeddedMigrations()[static_cast<size_t>(
-                                                       version - 1)]
-                                  .name)}});
+        {{"name",
+          std::string(
+              EmbeddedMigrations()[static_cast<size_t>(version - 1)].name)}});
   }
   Log(Severity::kInfo, "migrated",
       {{"schema_version", EmbeddedMigrations().back().version},

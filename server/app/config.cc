@@ -20,10 +20,11 @@
 
 ABSL_FLAG(std::string, listen_address, "127.0.0.1:7733",
           "Where to serve gRPC, without TLS: HOST:PORT or unix:PATH.");
-ABSL_FLAG(std::string, database_url, "",
-          "The database: a libpq connection string or postgresql:// URI. On the "
-          "command line every user of the machine can read it; if it holds a "
-          "password use the variable or --database-url-file.");
+ABSL_FLAG(
+    std::string, database_url, "",
+    "The database: a libpq connection string or postgresql:// URI. On the "
+    "command line every user of the machine can read it; if it holds a "
+    "password use the variable or --database-url-file.");
 ABSL_FLAG(std::string, database_url_file, "",
           "A file with that connection string in it, instead.");
 ABSL_FLAG(int, connections, 4,
@@ -80,8 +81,7 @@ const absl::CommandLineFlag* const kSettings[] = {
 
 // On the command line words are joined by dashes, which absl does not know.
 std::string FlagName(const absl::CommandLineFlag& flag) {
-  return absl::StrCat("--",
-                      absl::StrReplaceAll(flag.Name(), {{"_", "-"}}));
+  return absl::StrCat("--", absl::StrReplaceAll(flag.Name(), {{"_", "-"}}));
 }
 
 std::string VariableName(const absl::CommandLineFlag& flag) {
@@ -102,10 +102,10 @@ absl::Status Set(const absl::CommandLineFlag& flag, const std::string& value) {
   if (absl::FindCommandLineFlag(flag.Name())->ParseFrom(value, &error)) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      BothNames(flag), " is \"", HoldsSecret(flag) ? "..." : value,
-      "\", which does not parse; the default is \"", flag.DefaultValue(),
-      "\". ", flag.Help()));
+  return absl::InvalidArgumentError(
+      absl::StrCat(BothNames(flag), " is \"", HoldsSecret(flag) ? "..." : value,
+                   "\", which does not parse; the default is \"",
+                   flag.DefaultValue(), "\". ", flag.Help()));
 }
 
 const absl::CommandLineFlag* FindSetting(absl::string_view flag_name) {
@@ -133,9 +133,9 @@ absl::Status ReadArguments(const std::vector<std::string>& arguments) {
         absl::StrReplaceAll(argument.substr(0, equals), {{"_", "-"}});
     const absl::CommandLineFlag* flag = FindSetting(name);
     if (flag == nullptr) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "no setting is called \"", argument.substr(0, equals),
-          "\"; --help shows them all"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("no setting is called \"", argument.substr(0, equals),
+                       "\"; --help shows them all"));
     }
     std::string value = "true";
     if (equals != std::string::npos) {
@@ -193,8 +193,7 @@ absl::StatusOr<std::string> ReadDatabaseUrl() {
   const std::string path = absl::GetFlag(FLAGS_database_url_file);
   if (url.empty() == path.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        url.empty() ? "no database is named"
-                    : "the database is named twice",
+        url.empty() ? "no database is named" : "the database is named twice",
         "; set one of DEDUPE_DATABASE_URL, DEDUPE_DATABASE_URL_FILE,"
         " --database-url-file or --database-url, for example"
         " DEDUPE_DATABASE_URL=\"host=db.internal dbname=dedupe"
@@ -242,22 +241,22 @@ absl::StatusOr<Config> LoadConfig(const std::vector<std::string>& arguments) {
   config.waiters_max = count(FLAGS_waiters_max, 0, 1'000'000);
   config.statement_timeout = checker.Within(
       FLAGS_statement_timeout, absl::Milliseconds(100), absl::Minutes(1));
-  config.reap_interval = checker.Within(
-      FLAGS_reap_interval, absl::Milliseconds(10), absl::Hours(1));
+  config.reap_interval = checker.Within(FLAGS_reap_interval,
+                                        absl::Milliseconds(10), absl::Hours(1));
   config.reap_batch = checker.Within(FLAGS_reap_batch, 1, 10'000);
-  config.drain_delay = checker.Within(FLAGS_drain_delay, absl::ZeroDuration(),
-                                      absl::Minutes(5));
-  config.drain_grace = checker.Within(FLAGS_drain_grace, absl::ZeroDuration(),
-                                      absl::Minutes(5));
+  config.drain_delay =
+      checker.Within(FLAGS_drain_delay, absl::ZeroDuration(), absl::Minutes(5));
+  config.drain_grace =
+      checker.Within(FLAGS_drain_grace, absl::ZeroDuration(), absl::Minutes(5));
   config.reflection = absl::GetFlag(FLAGS_reflection);
-  config.log_format =
-      checker.OneOf<LogFormat>(FLAGS_log_format, {{"json", LogFormat::kJson},
-                                                  {"text", LogFormat::kText}});
-  config.log_level = checker.OneOf<Severity>(
-      FLAGS_log_level, {{"debug", Severity::kDebug},
-                        {"info", Severity::kInfo},
-                        {"warning", Severity::kWarning},
-                        {"error", Severity::kError}});
+  config.log_format = checker.OneOf<LogFormat>(
+      FLAGS_log_format,
+      {{"json", LogFormat::kJson}, {"text", LogFormat::kText}});
+  config.log_level =
+      checker.OneOf<Severity>(FLAGS_log_level, {{"debug", Severity::kDebug},
+                                                {"info", Severity::kInfo},
+                                                {"warning", Severity::kWarning},
+                                                {"error", Severity::kError}});
   if (!checker.status().ok()) return checker.status();
   return config;
 }

@@ -203,10 +203,10 @@ absl::StatusOr<LookupCommand> Decode(v1::LookupRequest&& request) {
 v1::BeginResponse Encode(BeginAnswer&& answer) {
   v1::BeginResponse message;
   std::visit(
-      [&](auto&& outcome) {
+      [&](auto& outcome) {
         Put(std::move(outcome), answer.decided_at, message);
       },
-      std::move(answer.outcome));
+      answer.outcome);
   *message.mutable_decided_at() = ToProto(answer.decided_at);
   return message;
 }
@@ -260,8 +260,7 @@ v1::LookupResponse Encode(LookupAnswer&& answer) {
 google::protobuf::Duration ToProto(absl::Duration duration) {
   google::protobuf::Duration message;
   absl::Duration rest;
-  message.set_seconds(
-      absl::IDivDuration(duration, absl::Seconds(1), &rest));
+  message.set_seconds(absl::IDivDuration(duration, absl::Seconds(1), &rest));
   message.set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(rest)));
   return message;
 }

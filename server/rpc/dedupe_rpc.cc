@@ -4,6 +4,7 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -24,8 +25,8 @@ SteadyTime DeadlineOf(const grpc::CallbackServerContext& context,
   const SteadyTime now = std::chrono::steady_clock::now();
   absl::Duration left = kDeadlineDefault + wait.value_or(absl::ZeroDuration());
   if (context.deadline() != std::chrono::system_clock::time_point::max()) {
-    left = absl::FromChrono(context.deadline() -
-                            std::chrono::system_clock::now());
+    left =
+        absl::FromChrono(context.deadline() - std::chrono::system_clock::now());
   }
   return now + absl::ToChronoNanoseconds(std::min(left, kDeadlineMax));
 }
@@ -33,8 +34,8 @@ SteadyTime DeadlineOf(const grpc::CallbackServerContext& context,
 std::optional<absl::Duration> WaitOf(const DecodedBegin& begin) {
   // Out of bounds it is refused later, and must not overflow here.
   return begin.wait.has_value()
-             ? std::optional(std::clamp(*begin.wait, absl::ZeroDuration(),
-                                        kWaitMax))
+             ? std::optional(
+                   std::clamp(*begin.wait, absl::ZeroDuration(), kWaitMax))
              : std::nullopt;
 }
 template <typename Command>
@@ -133,11 +134,12 @@ grpc::ServerUnaryReactor* DedupeRpc::Handle(
   ask(*std::move(command), std::move(scope),
       [call, response](absl::StatusOr<Answer> answer) {
         if (answer.ok()) {
+          const auto encoded = Encode(*std::move(answer));
           bool own_buffer = false;
           // Of a message that we have built ourselves: it cannot fail.
           (void)grpc::GenericSerialize<grpc::ProtoBufferWriter,
-                                       decltype(Encode(*std::move(answer)))>(
-              Encode(*std::move(answer)), response, &own_buffer);
+                                       std::decay_t<decltype(encoded)>>(
+              encoded, response, &own_buffer);
         }
         call->Answer(answer.status());
       });

@@ -37,16 +37,15 @@ void DedupeService::Begin(BeginCommand command,
   if (!wait.has_value()) {
     return store_.Begin(std::move(command), std::move(scope), std::move(done));
   }
-  const SteadyTime until =
-      std::min<SteadyTime>(scope.deadline() - kWaitMargin,
-                           std::chrono::steady_clock::now() +
-                               absl::ToChronoNanoseconds(*wait));
+  const SteadyTime until = std::min<SteadyTime>(
+      scope.deadline() - kWaitMargin,
+      std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(*wait));
   Ask(std::make_shared<WaitingBegin>(WaitingBegin{
           std::move(command), until, std::move(scope), std::move(done)}),
       Waiters::Place::kLast);
 }
 
-void DedupeService::Ask(std::shared_ptr<WaitingBegin> call,
+void DedupeService::Ask(const std::shared_ptr<WaitingBegin>& call,
                         Waiters::Place place) {
   store_.Begin(
       call->command, call->scope,

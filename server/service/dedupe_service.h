@@ -40,7 +40,7 @@ class DedupeService {
  private:
   struct WaitingBegin;
 
-  void Ask(std::shared_ptr<WaitingBegin> call, Waiters::Place place);
+  void Ask(const std::shared_ptr<WaitingBegin>& call, Waiters::Place place);
 
   Store& store_;
   Waiters waiters_;

@@ -42,8 +42,8 @@ void Readiness::Run() {
   while (!stopping_) {
     const absl::Status finding = Probe();
     if (finding.ok()) last_success = Now();
-    const bool busy = absl::IsResourceExhausted(finding) &&
-                      Now() - last_success < kBusyTrust;
+    const bool busy =
+        absl::IsResourceExhausted(finding) && Now() - last_success < kBusyTrust;
     if (!busy && ready != finding.ok()) {
       ready = finding.ok();
       Report(finding);

@@ -68,8 +68,7 @@ bool Reaper::ReapOnce(ClockGuard& guard) {
   if (answer->clock_refused) {
     distrust_until_ = Now() + absl::ToChronoNanoseconds(options_.distrust);
     Log(Severity::kError, "reaper_clock_jump",
-        {{"ahead_seconds",
-          absl::ToDoubleSeconds(answer->decided_at - *latest)},
+        {{"ahead_seconds", absl::ToDoubleSeconds(answer->decided_at - *latest)},
          {"paused_seconds", absl::ToDoubleSeconds(options_.distrust)}});
     return false;
   }

@@ -27,9 +27,7 @@ class CallScope {
   SteadyTime deadline() const { return deadline_; }
   // From any thread. Copies of a scope share it.
   void Cancel() { cancelled_->store(true, std::memory_order_relaxed); }
-  bool cancelled() const {
-    return cancelled_->load(std::memory_order_relaxed);
-  }
+  bool cancelled() const { return cancelled_->load(std::memory_order_relaxed); }
 
  private:
   SteadyTime deadline_;

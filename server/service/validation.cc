@@ -161,8 +161,7 @@ absl::Status Validate(const LookupCommand& command) {
 }
 
 absl::Status ValidateWait(std::optional<absl::Duration> wait) {
-  if (wait.has_value() &&
-      (*wait <= absl::ZeroDuration() || *wait > kWaitMax)) {
+  if (wait.has_value() && (*wait <= absl::ZeroDuration() || *wait > kWaitMax)) {
     return Refusal(Reason::kWaitRange, "wait");
   }
   return absl::OkStatus();

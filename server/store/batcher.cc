@@ -57,7 +57,7 @@ Batcher::Batcher(Options options, Executor executor)
 
 Batcher::~Batcher() { Stop(); }
 
-void Batcher::Submit(JobPtr job) {
+void Batcher::Submit(const JobPtr& job) {
   const SteadyTime now = Now();
   Reason refusal = Reason::kUnknown;
   {
@@ -238,8 +238,8 @@ void Batcher::Repeat(std::vector<JobPtr> jobs, const absl::Status& status) {
       }
       if (absl::IsAborted(status) && alone) {
         job->not_before =
-            now + absl::ToChronoNanoseconds(Backoff(
-                      job->failures, kLockRetryFirst, kLockRetryMost));
+            now + absl::ToChronoNanoseconds(
+                      Backoff(job->failures, kLockRetryFirst, kLockRetryMost));
       }
       repeated.push_back(std::move(job));
     }
@@ -259,9 +259,9 @@ absl::Duration Batcher::Backoff(int failures, absl::Duration first,
 
 bool Batcher::MayTakeQuarantined(SteadyTime now) const {
   if (!queue_.HasQuarantined(now)) return false;
-  return std::none_of(
-      workers_.begin(), workers_.end(),
-      [](const auto& worker) { return worker->from_quarantine; });
+  return std::none_of(workers_.begin(), workers_.end(), [](const auto& worker) {
+    return worker->from_quarantine;
+  });
 }
 
 void Batcher::RunWatchdog() {

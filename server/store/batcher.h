@@ -57,7 +57,7 @@ class Batcher {
   ~Batcher();
 
   // Queues a job or refuses it at once: OVERLOADED, STORE_DOWN, DRAINING.
-  void Submit(JobPtr job);
+  void Submit(const JobPtr& job);
 
   // Refuses everything still open with DRAINING, cuts the connections and waits
   // for the threads. Idempotent.

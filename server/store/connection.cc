@@ -56,9 +56,9 @@ std::string WithDefaults(std::map<std::string, std::string> values) {
   }
   std::string conninfo;
   for (const auto& [keyword, value] : values) {
-    absl::StrAppend(
-        &conninfo, keyword, "='",
-        absl::StrReplaceAll(value, {{"\\", "\\\\"}, {"'", "\\'"}}), "' ");
+    absl::StrAppend(&conninfo, keyword, "='",
+                    absl::StrReplaceAll(value, {{"\\", "\\\\"}, {"'", "\\'"}}),
+                    "' ");
   }
   return conninfo;
 }

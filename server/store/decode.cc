@@ -27,7 +27,7 @@ class RowReader {
 
   std::string Text() {
     const pqxx::field field = Next();
-    return field.is_null() ? "" : std::string(field.c_str(), field.size());
+    return field.is_null() ? "" : std::string(field.c_str());
   }
 
   std::string Bytes() {

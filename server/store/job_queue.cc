@@ -83,9 +83,8 @@ std::vector<JobPtr> JobQueue::TakeQuarantined(SteadyTime now) {
   absl::flat_hash_set<RecordId> ids;
   size_t company_max = 0;
   for (auto job = quarantine_.begin(); job != quarantine_.end();) {
-    const bool fits =
-        batch.empty() ||
-        ((*job)->verb == batch.front()->verb && !ids.contains((*job)->id));
+    const bool fits = batch.empty() || ((*job)->verb == batch.front()->verb &&
+                                        !ids.contains((*job)->id));
     if ((*job)->not_before > now || !fits) {
       ++job;
       continue;
@@ -112,8 +111,7 @@ bool JobQueue::HasQuarantined(SteadyTime now) const {
       [now](const JobPtr& job) { return job->not_before <= now; });
 }
 
-void JobQueue::ForEach(
-    absl::FunctionRef<void(const JobPtr&)> visit) const {
+void JobQueue::ForEach(absl::FunctionRef<void(const JobPtr&)> visit) const {
   for (const Lane& lane : lanes_) {
     for (const auto& [id, jobs] : lane.by_id) {
       for (const JobPtr& job : jobs) visit(job);

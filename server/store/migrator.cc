@@ -22,9 +22,9 @@ std::map<int, Applied> ReadApplied(pqxx::work& transaction) {
   std::map<int, Applied> applied;
   if (!transaction.exec1(kHasSchemaVersion)[0].as<bool>()) return applied;
   for (const pqxx::row& row : transaction.exec(kAppliedMigrations)) {
-    applied[row[0].as<int>()] = {row[1].as<std::string>(),
-                                 row[2].is_null() ? ""
-                                                  : row[2].as<std::string>()};
+    applied[row[0].as<int>()] = {
+        row[1].as<std::string>(),
+        row[2].is_null() ? "" : row[2].as<std::string>()};
   }
   return applied;
 }
@@ -108,10 +108,9 @@ absl::Status CheckSchema(const ProbeAnswer& database,
                          absl::Span<const EmbeddedMigration> migrations) {
   const int known = migrations.back().version;
   if (database.schema_version < known) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the database's schema is at migration ",
-                     database.schema_version, ", this server needs ", known,
-                     "; run `dedupe migrate`"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the database's schema is at migration ", database.schema_version,
+        ", this server needs ", known, "; run `dedupe migrate`"));
   }
   if (database.compatible_from > known) {
     return absl::FailedPreconditionError(absl::StrCat(

@@ -209,11 +209,10 @@ BatchResult RunReap(Connection& connection, const JobPtr& job) {
   // No time at all is past every clock's reading.
   const absl::Time latest = command.latest.value_or(absl::FromUnixSeconds(
       int64_t{253'402'300'799}));  // The last second of the year 9999.
-  return RunSingle<ReapJob>(
-      connection, job, kReap,
-      {absl::StrCat(command.row_limit),
-       absl::StrCat(absl::ToUnixMicros(latest))},
-      DecodeReap);
+  return RunSingle<ReapJob>(connection, job, kReap,
+                            {absl::StrCat(command.row_limit),
+                             absl::StrCat(absl::ToUnixMicros(latest))},
+                            DecodeReap);
 }
 
 // Reap and Probe jobs share one id each, so they come alone.

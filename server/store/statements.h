@@ -7,8 +7,7 @@
 namespace dedupe {
 
 // A time column as a whole number.
-#define DEDUPE_US(column) \
-  "(extract(epoch FROM " column ") * 1000000)::bigint"
+#define DEDUPE_US(column) "(extract(epoch FROM " column ") * 1000000)::bigint"
 
 inline constexpr char kBegin[] =
     "SELECT client_id, key, outcome, fence, attempt_number, resumed,"
@@ -54,8 +53,8 @@ inline constexpr char kReap[] =
     " to_timestamp($2::bigint::float8 / 1000000))";
 
 inline constexpr char kProbe[] =
-    "SELECT schema_version, compatible_from, " DEDUPE_US("decided_at")
-    " FROM dedupe.probe()";
+    "SELECT schema_version, compatible_from, " DEDUPE_US(
+        "decided_at") " FROM dedupe.probe()";
 
 #undef DEDUPE_US
 

@@ -85,8 +85,8 @@ bool LogEnabled(Severity severity) {
 void Log(Severity severity, const char* event,
          std::initializer_list<LogField> fields) {
   if (!LogEnabled(severity)) return;
-  const std::string time = absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ",
-                                            absl::Now(), absl::UTCTimeZone());
+  const std::string time = absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(),
+                                            absl::UTCTimeZone());
   std::string line;
   if (format_in_use == LogFormat::kJson) {
     Json json = {

@@ -69,7 +69,7 @@ void RunAsServerUser(std::vector<std::string> argv) {
 
 }  // namespace
 
-PostgresCluster::PostgresCluster(Options options) {
+PostgresCluster::PostgresCluster(const Options& options) {
   static std::atomic<int> count{0};
   directory_ = absl::StrCat(ScratchDirectory(), "/pg", ++count);
   fs::create_directory(directory_);
@@ -82,8 +82,8 @@ PostgresCluster::PostgresCluster(Options options) {
     }
   }
   RunAsServerUser({"initdb", "--pgdata", directory_ + "/data", "--auth=trust",
-                   "--username=postgres", "--encoding=UTF8",
-                   "--locale=C.UTF-8", "--no-sync"});
+                   "--username=postgres", "--encoding=UTF8", "--locale=C.UTF-8",
+                   "--no-sync"});
   std::ofstream config(directory_ + "/data/postgresql.conf", std::ios::app);
   config << "listen_addresses = ''\n"
          << "unix_socket_directories = '" << directory_ << "'\n"
@@ -112,13 +112,13 @@ std::string PostgresCluster::Url(const std::string& database,
 
 std::string PostgresCluster::CreateDatabase(const std::string& options) {
   static std::atomic<int> count{0};
-  const std::string name = absl::StrCat("test_", ++count);
+  std::string name = absl::StrCat("test_", ++count);
   Sql(Url("postgres"), absl::StrCat("CREATE DATABASE ", name, " ", options));
   return name;
 }
 
 std::string PostgresCluster::CreateMigratedDatabase() {
-  const std::string name = CreateDatabase();
+  std::string name = CreateDatabase();
   const auto applied = Migrate(Url(name), EmbeddedMigrations());
   if (!applied.ok()) Die(std::string(applied.status().message()));
   Sql(Url(name),

@@ -6,10 +6,9 @@
 
 #include <sys/types.h>
 
+#include <pqxx/pqxx>
 #include <string>
 #include <vector>
-
-#include <pqxx/pqxx>
 
 namespace dedupe::testing {
 
@@ -24,7 +23,7 @@ class PostgresCluster {
   };
 
   // Made and started; a failure ends the test program with a message.
-  explicit PostgresCluster(Options options);
+  explicit PostgresCluster(const Options& options);
   ~PostgresCluster();
   PostgresCluster(const PostgresCluster&) = delete;
   PostgresCluster& operator=(const PostgresCluster&) = delete;

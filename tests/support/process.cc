@@ -38,8 +38,9 @@ int ExitCode(int wait_status) {
 
 // Only what is safe between fork and exec in a process with threads: the
 // arguments and the environment are made beforehand.
-pid_t Spawn(const std::vector<std::string>& argv, const Environment& environment,
-            const std::string& output_path, const std::string& error_path) {
+pid_t Spawn(const std::vector<std::string>& argv,
+            const Environment& environment, const std::string& output_path,
+            const std::string& error_path) {
   std::vector<char*> arguments;
   arguments.reserve(argv.size() + 1);
   for (const std::string& argument : argv) {
@@ -87,8 +88,7 @@ pid_t Spawn(const std::vector<std::string>& argv, const Environment& environment
 ProcessResult RunProcess(const std::vector<std::string>& argv,
                          const Environment& environment, absl::Duration limit) {
   static std::atomic<int> count{0};
-  const std::string base =
-      absl::StrCat(ScratchDirectory(), "/run-", ++count);
+  const std::string base = absl::StrCat(ScratchDirectory(), "/run-", ++count);
   const pid_t pid = Spawn(argv, environment, base + ".out", base + ".err");
   const absl::Time until = absl::Now() + limit;
   int status = 0;
@@ -172,8 +172,8 @@ const std::string& ScratchDirectory() {
       fs::remove_all(path, ignored);
     }
   };
-  static const Scratch scratch;
-  return scratch.path;
+  static const Scratch kScratch;
+  return kScratch.path;
 }
 
 std::string BuildDirectory() {

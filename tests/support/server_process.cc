@@ -40,8 +40,8 @@ void ServerProcess::Launch() {
       argv, environment,
       absl::StrCat(ScratchDirectory(), "/server-", ++count, "-", ++launches_,
                    ".log"));
-  const char* event =
-      options_.wait_until_ready ? "\"event\":\"ready\"" : "\"event\":\"serving\"";
+  const char* event = options_.wait_until_ready ? "\"event\":\"ready\""
+                                                : "\"event\":\"serving\"";
   if (!process_->WaitForOutput(event)) {
     std::fprintf(stderr, "the server did not come up: %s\n",
                  process_->Output().c_str());
@@ -54,7 +54,11 @@ int FreePort() {
   sockaddr_in address = {};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof(address));
+  if (bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof(address)) !=
+      0) {
+    std::perror("bind");
+    std::exit(1);
+  }
   socklen_t length = sizeof(address);
   getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length);
   close(listener);
