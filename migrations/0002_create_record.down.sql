@@ -1,4 +1,5 @@
 SET ROLE dedupe_owner;
+DROP TABLE dedupe.fence_floor;
 DROP TABLE dedupe.record;
 DROP TYPE dedupe.lease_policy;
 DROP TYPE dedupe.record_state;

@@ -57,8 +57,12 @@ CREATE TABLE dedupe.record (
   CONSTRAINT record_key_length CHECK (octet_length(key) BETWEEN 1 AND 255),
   CONSTRAINT record_key_text CHECK (key !~ '[\u0001-\u001f\u007f-\u009f]'),
   CONSTRAINT record_operation_length CHECK (octet_length(operation) <= 128),
+  CONSTRAINT record_operation_text
+    CHECK (operation !~ '[\u0001-\u001f\u007f-\u009f]'),
   CONSTRAINT record_attempt_id_length
     CHECK (octet_length(attempt_id) BETWEEN 1 AND 64),
+  CONSTRAINT record_attempt_id_text
+    CHECK (attempt_id !~ '[\u0001-\u001f\u007f-\u009f]'),
   CONSTRAINT record_fingerprint_length
     CHECK (octet_length(fingerprint) BETWEEN 1 AND 64),
   CONSTRAINT record_fingerprint_bound
@@ -88,6 +92,13 @@ CREATE TABLE dedupe.record (
   CONSTRAINT record_body_length CHECK (octet_length(response_body) <= 262144),
   CONSTRAINT record_headers_form
     CHECK (jsonb_typeof(response_headers) = 'array'
+           AND NOT jsonb_path_exists(
+             response_headers,
+             'strict $[*] ? (@.type() != "array" || @.size() != 2)')
+           -- Silent about an element that is no array: that is the rule above.
+           AND NOT jsonb_path_exists(
+             response_headers, 'strict $[*][*] ? (@.type() != "string")',
+             '{}', true)
            AND pg_column_size(response_headers) <= 65536)
 ) WITH (
   -- Room on each page for the version that Complete writes: keeps it HOT.
@@ -101,6 +112,18 @@ CREATE TABLE dedupe.record (
 );
 
 CREATE INDEX record_reap_after_idx ON dedupe.record (reap_after);
+
+-- The greatest fence among the deleted rows: a key that comes back gets a
+-- greater one, even if the clock has been set back since. One row, written by
+-- the reaper; room on its page keeps that HOT.
+CREATE TABLE dedupe.fence_floor (
+  id boolean NOT NULL DEFAULT true,
+  fence bigint NOT NULL DEFAULT 0,
+  CONSTRAINT fence_floor_pkey PRIMARY KEY (id),
+  CONSTRAINT fence_floor_one_row CHECK (id),
+  CONSTRAINT fence_floor_not_negative CHECK (fence >= 0)
+) WITH (fillfactor = 10);
+INSERT INTO dedupe.fence_floor DEFAULT VALUES;
 
 INSERT INTO dedupe.schema_version (version, name, compatible_from)
 VALUES (2, 'create_record', 2);

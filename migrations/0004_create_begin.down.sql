@@ -1,5 +1,5 @@
 SET ROLE dedupe_owner;
-DROP FUNCTION dedupe.begin(
+DROP FUNCTION dedupe.begin_batch(
   text[], text[], text[], bytea[], text[], bigint[], bigint[],
   dedupe.lease_policy[]);
 DROP TYPE dedupe.begin_answer;

@@ -5,7 +5,8 @@ SET ROLE dedupe_owner;
 CREATE TYPE dedupe.begin_answer AS (
   client_id text,
   key text,
-  -- started, replay, in_progress, mismatch, in_doubt; or, refused with nothing
+  -- started, replay, in_progress (a lease is live, or has lapsed while its
+  -- holder's transaction is still open), mismatch, in_doubt; or, refused with nothing
   -- changed: attempt_finished, damaged (the row breaks our own rules), retry
   -- (others kept changing the row: ask again).
   outcome text,
@@ -36,7 +37,7 @@ CREATE TYPE dedupe.begin_answer AS (
 -- in-progress answers take no row lock and never wait for somebody's open
 -- transaction. What was read is changed under compare-and-set; whoever lost a
 -- race is judged anew on a fresh snapshot.
-CREATE FUNCTION dedupe.begin(
+CREATE FUNCTION dedupe.begin_batch(
   client_ids text[],
   keys text[],
   operations text[],
@@ -60,9 +61,11 @@ DECLARE
   lease_default_us CONSTANT bigint := 30 * 1000000;
   ttl_default_us CONSTANT bigint := 24 * 3600 * 1000000::bigint;
   rounds_max CONSTANT integer := 3;
+  fence_floor bigint;
   now_us bigint;
   now_at timestamptz;
   lease_us bigint;
+  ttl_us bigint;
   -- Positions in the arrays: those without an answer, and of these in this
   -- round the keys to claim and the rows to change.
   open_items integer[] := ARRAY(SELECT generate_series(1, cardinality(keys)));
@@ -74,6 +77,7 @@ DECLARE
   seen_fences bigint[];
   seen_states dedupe.record_state[];
   seen_leases timestamptz[];
+  seen_starts timestamptz[];
   -- What this round's writes have settled.
   won_client_ids text[];
   won_keys text[];
@@ -84,9 +88,17 @@ DECLARE
 BEGIN
   -- Every round must see what others have committed meanwhile.
   IF current_setting('transaction_isolation') <> 'read committed' THEN
-    RAISE EXCEPTION 'dedupe.begin needs isolation level read committed'
+    RAISE EXCEPTION 'begin needs isolation level read committed'
       USING ERRCODE = 'DD007',
             HINT = 'Call it in a transaction of its own, before the work.';
+  END IF;
+  -- NULL equals nothing, not even another request's fingerprint.
+  IF array_position(operations, NULL) IS NOT NULL
+    OR array_position(fingerprints, NULL) IS NOT NULL
+    OR array_position(attempt_ids, NULL) IS NOT NULL
+  THEN
+    RAISE EXCEPTION 'operation, fingerprint and attempt_id must not be NULL'
+      USING ERRCODE = 'null_value_not_allowed';
   END IF;
 
   FOR round IN 1..rounds_max LOOP
@@ -98,6 +110,7 @@ BEGIN
     seen_fences := '{}';
     seen_states := '{}';
     seen_leases := '{}';
+    seen_starts := '{}';
     won_client_ids := '{}';
     won_keys := '{}';
     changed := '{}';
@@ -134,6 +147,11 @@ BEGIN
         RAISE EXCEPTION 'a lease is between 100 ms and 15 minutes'
           USING ERRCODE = 'invalid_parameter_value';
       END IF;
+      ttl_us := coalesce(ttls_us[item.position], ttl_default_us);
+      IF ttl_us NOT BETWEEN 100000 AND 2678400000000 THEN
+        RAISE EXCEPTION 'a ttl is between 100 ms and 31 days'
+          USING ERRCODE = 'invalid_parameter_value';
+      END IF;
       IF item.verdict = 'claim' THEN
         claims := claims || item.position;
         CONTINUE;
@@ -149,13 +167,15 @@ BEGIN
         seen_fences := seen_fences || item.fence;
         seen_states := seen_states || item.state;
         seen_leases := array_append(seen_leases, item.lease_expires_at);
+        seen_starts := seen_starts || item.started_at;
         CONTINUE;
       END IF;
       answer := NULL;
       answer.client_id := client_ids[item.position];
       answer.key := keys[item.position];
       answer.outcome := item.verdict;
-      answer.decided_at := now_at;
+      -- What was read may have been written since the clock was.
+      answer.decided_at := greatest(now_at, item.started_at, item.completed_at);
       IF item.verdict = 'replay' THEN
         answer.completed_at := item.completed_at;
         answer.expires_at := item.expires_at;
@@ -176,69 +196,94 @@ BEGIN
     END LOOP;
 
     IF cardinality(changes) > 0 THEN
-      FOR item IN
-        UPDATE dedupe.record AS t
-        SET
-          fence = CASE c.verdict WHEN 'resume' THEN t.fence
-            ELSE greatest(t.fence + 1, now_us) END,
-          attempt_number = CASE c.verdict WHEN 'renew' THEN 1
-            WHEN 'resume' THEN t.attempt_number
-            ELSE t.attempt_number + 1 END,
-          state = 'in_progress',
-          operation = operations[c.position],
-          fingerprint = fingerprints[c.position],
-          attempt_id = attempt_ids[c.position],
-          ttl_us = coalesce(ttls_us[c.position], ttl_default_us),
-          on_lease_expiry = coalesce(policies[c.position], 'takeover'),
-          lease_expires_at = to_timestamp(c.lease_end_us::float8 / 1000000),
-          expires_at = CASE WHEN policies[c.position] = 'hold' THEN NULL
-            ELSE to_timestamp(
-              (c.lease_end_us + coalesce(ttls_us[c.position], ttl_default_us)
-              )::float8 / 1000000) END,
-          created_at = CASE c.verdict WHEN 'renew' THEN now_at
-            ELSE t.created_at END,
-          started_at = CASE c.verdict WHEN 'resume' THEN t.started_at
-            ELSE now_at END,
-          taken_over = CASE c.verdict WHEN 'renew' THEN false
-            WHEN 'takeover' THEN true
-            ELSE t.taken_over END,
-          finished_attempts = CASE c.verdict WHEN 'renew' THEN NULL
-            ELSE t.finished_attempts END,
-          checkpoint = CASE c.verdict WHEN 'renew' THEN NULL
-            ELSE t.checkpoint END,
-          completed_at = NULL,
-          response_code = NULL,
-          response_headers = NULL,
-          response_body = NULL,
-          body_omitted = false
-        FROM unnest(changes, verdicts, lease_ends_us, seen_fences, seen_states,
-                    seen_leases)
-          AS c (position, verdict, lease_end_us, fence, state, lease)
-        WHERE t.client_id = client_ids[c.position]
-          AND t.key = keys[c.position]
-          AND t.fence = c.fence
-          AND t.state = c.state
-          AND t.lease_expires_at IS NOT DISTINCT FROM c.lease
-        RETURNING c.position, c.verdict, t.client_id, t.key, t.fence,
-          t.attempt_number, t.taken_over, t.checkpoint, t.lease_expires_at
-      LOOP
+      BEGIN
+        FOR item IN
+          UPDATE dedupe.record AS t
+          SET
+            fence = CASE c.verdict WHEN 'resume' THEN t.fence
+              ELSE greatest(t.fence + 1, now_us) END,
+            attempt_number = CASE c.verdict WHEN 'renew' THEN 1
+              WHEN 'resume' THEN t.attempt_number
+              ELSE t.attempt_number + 1 END,
+            state = 'in_progress',
+            operation = operations[c.position],
+            fingerprint = fingerprints[c.position],
+            attempt_id = attempt_ids[c.position],
+            ttl_us = coalesce(ttls_us[c.position], ttl_default_us),
+            on_lease_expiry = coalesce(policies[c.position], 'takeover'),
+            lease_expires_at = to_timestamp(c.lease_end_us::float8 / 1000000),
+            expires_at = CASE WHEN policies[c.position] = 'hold' THEN NULL
+              ELSE to_timestamp(
+                (c.lease_end_us + coalesce(ttls_us[c.position], ttl_default_us)
+                )::float8 / 1000000) END,
+            created_at = CASE c.verdict WHEN 'renew' THEN now_at
+              ELSE t.created_at END,
+            started_at = CASE c.verdict WHEN 'resume' THEN t.started_at
+              ELSE now_at END,
+            taken_over = CASE c.verdict WHEN 'renew' THEN false
+              WHEN 'takeover' THEN true
+              ELSE t.taken_over END,
+            finished_attempts = CASE c.verdict WHEN 'renew' THEN NULL
+              ELSE t.finished_attempts END,
+            checkpoint = CASE c.verdict WHEN 'renew' THEN NULL
+              ELSE t.checkpoint END,
+            completed_at = NULL,
+            response_code = NULL,
+            response_headers = NULL,
+            response_body = NULL,
+            body_omitted = false
+          FROM unnest(changes, verdicts, lease_ends_us, seen_fences, seen_states,
+                      seen_leases)
+            AS c (position, verdict, lease_end_us, fence, state, lease)
+          WHERE t.client_id = client_ids[c.position]
+            AND t.key = keys[c.position]
+            AND t.fence = c.fence
+            AND t.state = c.state
+            AND t.lease_expires_at IS NOT DISTINCT FROM c.lease
+          RETURNING c.position, c.verdict, t.client_id, t.key, t.fence,
+            t.attempt_number, t.taken_over, t.checkpoint, t.lease_expires_at
+        LOOP
+          answer := NULL;
+          answer.client_id := item.client_id;
+          answer.key := item.key;
+          answer.outcome := 'started';
+          answer.fence := item.fence;
+          answer.attempt_number := item.attempt_number;
+          answer.resumed := item.verdict = 'resume';
+          answer.taken_over := item.taken_over;
+          answer.checkpoint := item.checkpoint;
+          answer.lease_expires_at := item.lease_expires_at;
+          answer.decided_at := now_at;
+          changed := changed || item.position;
+          RETURN NEXT answer;
+        END LOOP;
+      EXCEPTION WHEN lock_not_available THEN
+        -- Somebody's open transaction is about to change the row: a holder's
+        -- that has completed and not yet committed, as a rule. Among several
+        -- items it cannot be told which row it is; the caller then asks for
+        -- each alone.
+        IF cardinality(changes) > 1 OR verdicts[1] <> 'takeover'
+          OR cardinality(open_items) > 1
+        THEN
+          RAISE;
+        END IF;
         answer := NULL;
-        answer.client_id := item.client_id;
-        answer.key := item.key;
-        answer.outcome := 'started';
-        answer.fence := item.fence;
-        answer.attempt_number := item.attempt_number;
-        answer.resumed := item.verdict = 'resume';
-        answer.taken_over := item.taken_over;
-        answer.checkpoint := item.checkpoint;
-        answer.lease_expires_at := item.lease_expires_at;
+        answer.client_id := client_ids[changes[1]];
+        answer.key := keys[changes[1]];
+        answer.outcome := 'in_progress';
+        answer.started_at := seen_starts[1];
+        answer.lease_expires_at := seen_leases[1];
         answer.decided_at := now_at;
-        changed := changed || item.position;
         RETURN NEXT answer;
-      END LOOP;
+        RETURN;
+      END;
     END IF;
 
     IF cardinality(claims) > 0 THEN
+      -- Read after the rows were found absent: whoever deleted them has raised
+      -- it in the same transaction.
+      SELECT f.fence INTO STRICT fence_floor
+      FROM dedupe.fence_floor AS f WHERE f.id;
       FOR item IN
         INSERT INTO dedupe.record (
           client_id, key, operation, fingerprint, state, on_lease_expiry,
@@ -247,7 +292,8 @@ BEGIN
         SELECT
           client_ids[p], keys[p], operations[p], fingerprints[p],
           'in_progress', coalesce(policies[p], 'takeover'),
-          attempt_ids[p], 1, false, now_us, w.ttl_us, now_at,
+          attempt_ids[p], 1, false, greatest(now_us, fence_floor + 1), w.ttl_us,
+          now_at,
           now_at,
           to_timestamp((now_us + w.lease_us)::float8 / 1000000),
           CASE WHEN policies[p] = 'hold' THEN NULL ELSE to_timestamp(
@@ -309,10 +355,10 @@ BEGIN
 END
 $$;
 
-REVOKE EXECUTE ON FUNCTION dedupe.begin(
+REVOKE EXECUTE ON FUNCTION dedupe.begin_batch(
   text[], text[], text[], bytea[], text[], bigint[], bigint[],
   dedupe.lease_policy[]) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION dedupe.begin(
+GRANT EXECUTE ON FUNCTION dedupe.begin_batch(
   text[], text[], text[], bytea[], text[], bigint[], bigint[],
   dedupe.lease_policy[]) TO dedupe_runtime;
 

@@ -1,5 +1,5 @@
 SET ROLE dedupe_owner;
-DROP FUNCTION dedupe.complete(
+DROP FUNCTION dedupe.complete_batch(
   text[], text[], text[], bigint[], integer[], jsonb[], bytea[]);
 DROP TYPE dedupe.complete_answer;
 DROP FUNCTION dedupe.judge_holder(dedupe.record, text, bigint, timestamptz);

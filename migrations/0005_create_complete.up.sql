@@ -13,7 +13,8 @@ AS $$
 BEGIN
   RETURN CASE
     WHEN holder.client_id IS NULL OR holder.expires_at <= now_at THEN 'absent'
-    WHEN holder.attempt_id <> attempt_id OR holder.fence <> fence THEN 'lost'
+    WHEN holder.attempt_id IS DISTINCT FROM attempt_id
+      OR holder.fence IS DISTINCT FROM fence THEN 'lost'
     WHEN holder.state = 'in_progress' THEN 'held'
     WHEN holder.state = 'completed' THEN 'completed'
     WHEN holder.state = 'released' THEN 'released'
@@ -38,7 +39,7 @@ CREATE TYPE dedupe.complete_answer AS (
 --
 -- A lease that has lapsed may still complete: only a takeover, which changes
 -- attempt and fence, takes the right away.
-CREATE FUNCTION dedupe.complete(
+CREATE FUNCTION dedupe.complete_batch(
   client_ids text[],
   keys text[],
   attempt_ids text[],
@@ -49,9 +50,7 @@ CREATE FUNCTION dedupe.complete(
 ) RETURNS SETOF dedupe.complete_answer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = dedupe, pg_temp
--- Longer than in begin: a business transaction that gives up here has work to
--- repeat, and what it waits for is as a rule another's commit.
-SET lock_timeout = '250ms'
+SET lock_timeout = '50ms'
 SET enable_seqscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off
@@ -130,6 +129,8 @@ BEGIN
     IF answer.outcome = 'already_completed' THEN
       answer.completed_at := item.completed_at;
       answer.expires_at := item.expires_at;
+      -- It may have been completed since the clock was read.
+      answer.decided_at := greatest(now_at, item.completed_at);
     END IF;
     RETURN NEXT answer;
   END LOOP;
@@ -138,10 +139,10 @@ $$;
 
 REVOKE EXECUTE ON FUNCTION
   dedupe.judge_holder(dedupe.record, text, bigint, timestamptz),
-  dedupe.complete(text[], text[], text[], bigint[], integer[], jsonb[], bytea[])
+  dedupe.complete_batch(text[], text[], text[], bigint[], integer[], jsonb[], bytea[])
 FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION
-  dedupe.complete(text[], text[], text[], bigint[], integer[], jsonb[], bytea[])
+  dedupe.complete_batch(text[], text[], text[], bigint[], integer[], jsonb[], bytea[])
 TO dedupe_runtime;
 
 INSERT INTO dedupe.schema_version (version, name, compatible_from)

@@ -14,7 +14,7 @@ CREATE TYPE dedupe.extend_answer AS (
 -- One answer per item, in no promised order; the pairs (client_id, key) must
 -- differ and be sorted. NULL in leases_us is the default, NULL in checkpoints
 -- keeps the one that is there. Never shortens a lease.
-CREATE FUNCTION dedupe.extend(
+CREATE FUNCTION dedupe.extend_batch(
   client_ids text[],
   keys text[],
   attempt_ids text[],
@@ -24,7 +24,7 @@ CREATE FUNCTION dedupe.extend(
 ) RETURNS SETOF dedupe.extend_answer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = dedupe, pg_temp
-SET lock_timeout = '250ms'
+SET lock_timeout = '50ms'
 SET enable_seqscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off
@@ -107,10 +107,10 @@ END
 $$;
 
 REVOKE EXECUTE ON FUNCTION
-  dedupe.extend(text[], text[], text[], bigint[], bigint[], bytea[])
+  dedupe.extend_batch(text[], text[], text[], bigint[], bigint[], bytea[])
 FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION
-  dedupe.extend(text[], text[], text[], bigint[], bigint[], bytea[])
+  dedupe.extend_batch(text[], text[], text[], bigint[], bigint[], bytea[])
 TO dedupe_runtime;
 
 INSERT INTO dedupe.schema_version (version, name, compatible_from)

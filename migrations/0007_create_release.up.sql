@@ -17,7 +17,7 @@ CREATE TYPE dedupe.release_answer AS (
 --
 -- The record stays, and with it the fence, the attempt ids that are used up
 -- and, unless forget_fingerprints says otherwise, the request it is bound to.
-CREATE FUNCTION dedupe.release(
+CREATE FUNCTION dedupe.release_batch(
   client_ids text[],
   keys text[],
   attempt_ids text[],
@@ -26,7 +26,7 @@ CREATE FUNCTION dedupe.release(
 ) RETURNS SETOF dedupe.release_answer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = dedupe, pg_temp
-SET lock_timeout = '250ms'
+SET lock_timeout = '50ms'
 SET enable_seqscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off
@@ -107,10 +107,10 @@ END
 $$;
 
 REVOKE EXECUTE ON FUNCTION
-  dedupe.release(text[], text[], text[], bigint[], boolean[])
+  dedupe.release_batch(text[], text[], text[], bigint[], boolean[])
 FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION
-  dedupe.release(text[], text[], text[], bigint[], boolean[])
+  dedupe.release_batch(text[], text[], text[], bigint[], boolean[])
 TO dedupe_runtime;
 
 INSERT INTO dedupe.schema_version (version, name, compatible_from)

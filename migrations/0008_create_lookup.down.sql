@@ -1,5 +1,5 @@
 SET ROLE dedupe_owner;
-DROP FUNCTION dedupe.lookup(text[], text[], boolean);
+DROP FUNCTION dedupe.lookup_batch(text[], text[], boolean);
 DROP TYPE dedupe.lookup_answer;
 DELETE FROM dedupe.schema_version WHERE version = 8;
 RESET ROLE;

@@ -23,12 +23,14 @@ CREATE TYPE dedupe.lookup_answer AS (
 
 -- One answer per item, in no promised order. Without with_responses the
 -- response columns are NULL: for callers that only watch the state.
-CREATE FUNCTION dedupe.lookup(
+CREATE FUNCTION dedupe.lookup_batch(
   client_ids text[],
   keys text[],
   with_responses boolean
 ) RETURNS SETOF dedupe.lookup_answer
-LANGUAGE plpgsql STABLE SECURITY DEFINER
+-- VOLATILE, so that the query's snapshot is younger than the clock's reading: a
+-- lease that an Extend has renewed by then is not taken for lapsed.
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = dedupe, pg_temp
 SET enable_seqscan = off
 SET enable_hashjoin = off
@@ -61,7 +63,7 @@ BEGIN
     CASE WHEN with_responses THEN t.response_headers END,
     CASE WHEN with_responses THEN t.response_body END,
     CASE WHEN with_responses THEN t.body_omitted END,
-    now_at
+    greatest(now_at, t.started_at, t.completed_at)
   FROM generate_series(1, cardinality(keys)) AS p
   LEFT JOIN dedupe.record AS t
     ON t.client_id = client_ids[p] AND t.key = keys[p]
@@ -69,8 +71,8 @@ BEGIN
 END
 $$;
 
-REVOKE EXECUTE ON FUNCTION dedupe.lookup(text[], text[], boolean) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION dedupe.lookup(text[], text[], boolean)
+REVOKE EXECUTE ON FUNCTION dedupe.lookup_batch(text[], text[], boolean) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION dedupe.lookup_batch(text[], text[], boolean)
 TO dedupe_runtime;
 
 INSERT INTO dedupe.schema_version (version, name, compatible_from)

@@ -21,6 +21,7 @@ RETURNS dedupe.reap_answer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = dedupe, pg_temp
 SET enable_seqscan = off
+SET lock_timeout = '250ms'
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -55,7 +56,15 @@ BEGIN
   answer.examined := cardinality(due);
   answer.lag_us := (extract(epoch FROM now_at - oldest) * 1000000)::bigint;
 
-  -- Expiry is tested again on the locked row.
+  -- Expiry is tested again on the locked row. Two reapers at once wait for each
+  -- other here, and not for the rows.
+  UPDATE dedupe.fence_floor
+  SET fence = greatest(fence, (
+    SELECT max(r.fence) FROM dedupe.record AS r
+    WHERE r.ctid = ANY (due) AND r.expires_at <= now_at))
+  WHERE id AND fence < (
+    SELECT max(r.fence) FROM dedupe.record AS r
+    WHERE r.ctid = ANY (due) AND r.expires_at <= now_at);
   DELETE FROM dedupe.record
   WHERE ctid = ANY (due) AND expires_at <= now_at;
   GET DIAGNOSTICS answer.deleted = ROW_COUNT;

@@ -65,7 +65,7 @@ AS $$
 DECLARE
   answer dedupe.begin_answer;
 BEGIN
-  SELECT * INTO STRICT answer FROM dedupe.begin(
+  SELECT * INTO STRICT answer FROM dedupe.begin_batch(
     ARRAY[client_id], ARRAY[key], ARRAY[operation], ARRAY[fingerprint],
     ARRAY[attempt_id], ARRAY[dedupe.to_us(lease)], ARRAY[dedupe.to_us(ttl)],
     ARRAY[on_lease_expiry]);
@@ -79,7 +79,10 @@ $$;
 -- Inside the business transaction: work and completion commit together or not
 -- at all. Returns only where this very call stores the response. Even its own
 -- repetition raises: then an earlier transaction committed the work, and this
--- one must not commit it again.
+-- one must not commit it again. A NULL body is one that is left out.
+--
+-- The ttl counts from this call, not from the commit, so it has to be longer
+-- than the longest business transaction.
 CREATE FUNCTION dedupe.complete(
   client_id text,
   key text,
@@ -95,9 +98,20 @@ AS $$
 DECLARE
   answer dedupe.complete_answer;
 BEGIN
-  SELECT * INTO STRICT answer FROM dedupe.complete(
-    ARRAY[client_id], ARRAY[key], ARRAY[attempt_id], ARRAY[fence], ARRAY[code],
-    ARRAY[headers], ARRAY[body]);
+  -- More patience than a batch of strangers' calls has, because a business
+  -- transaction that gives up has work to repeat: up to a second.
+  FOR try IN 1..20 LOOP
+    BEGIN
+      SELECT * INTO STRICT answer FROM dedupe.complete_batch(
+        ARRAY[client_id], ARRAY[key], ARRAY[attempt_id], ARRAY[fence],
+        ARRAY[code], ARRAY[headers], ARRAY[body]);
+      EXIT;
+    EXCEPTION WHEN lock_not_available THEN
+      IF try = 20 THEN
+        RAISE;
+      END IF;
+    END;
+  END LOOP;
   IF answer.outcome <> 'completed' THEN
     PERFORM dedupe.raise_refusal(answer.outcome);
   END IF;
@@ -119,7 +133,7 @@ AS $$
 DECLARE
   answer dedupe.extend_answer;
 BEGIN
-  SELECT * INTO STRICT answer FROM dedupe.extend(
+  SELECT * INTO STRICT answer FROM dedupe.extend_batch(
     ARRAY[client_id], ARRAY[key], ARRAY[attempt_id], ARRAY[fence],
     ARRAY[dedupe.to_us(lease)], ARRAY[checkpoint]);
   IF answer.outcome <> 'extended' THEN
@@ -142,7 +156,7 @@ AS $$
 DECLARE
   answer dedupe.release_answer;
 BEGIN
-  SELECT * INTO STRICT answer FROM dedupe.release(
+  SELECT * INTO STRICT answer FROM dedupe.release_batch(
     ARRAY[client_id], ARRAY[key], ARRAY[attempt_id], ARRAY[fence],
     ARRAY[forget_fingerprint]);
   IF answer.outcome <> 'released' THEN
@@ -154,14 +168,14 @@ $$;
 
 CREATE FUNCTION dedupe.lookup(client_id text, key text)
 RETURNS dedupe.lookup_answer
-LANGUAGE plpgsql STABLE SECURITY DEFINER
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = dedupe, pg_temp
 AS $$
 DECLARE
   answer dedupe.lookup_answer;
 BEGIN
   SELECT * INTO STRICT answer
-  FROM dedupe.lookup(ARRAY[client_id], ARRAY[key], true);
+  FROM dedupe.lookup_batch(ARRAY[client_id], ARRAY[key], true);
   RETURN answer;
 END
 $$;

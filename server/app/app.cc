@@ -9,7 +9,6 @@
 #include <ctime>
 #include <memory>
 #include <string>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "server/rpc/dedupe_rpc.h"
@@ -31,7 +30,7 @@ using std::chrono::steady_clock;
 
 // For the first look at the database, before the address is opened.
 constexpr std::chrono::seconds kFirstProbeDeadline(3);
-constexpr std::chrono::milliseconds kDrainPoll(10);
+constexpr absl::Duration kDrainPoll = absl::Milliseconds(10);
 
 sigset_t EndSignals() {
   sigset_t signals;
@@ -41,11 +40,11 @@ sigset_t EndSignals() {
   return signals;
 }
 
-// Returns early if a signal asks for haste.
-void WaitOrSignal(absl::Duration duration) {
+// Returns early, and true, if a signal asks for haste.
+bool WaitOrSignal(absl::Duration duration) {
   const sigset_t signals = EndSignals();
   const timespec timeout = absl::ToTimespec(duration);
-  sigtimedwait(&signals, nullptr, &timeout);
+  return sigtimedwait(&signals, nullptr, &timeout) > 0;
 }
 
 void LogGrpc(gpr_log_func_args* args) {
@@ -96,11 +95,11 @@ std::unique_ptr<grpc::Server> Listen(const Config& config,
   return builder.BuildAndStart();
 }
 
-// Until nothing is in flight, or the time is up.
+// Until nothing is in flight, the time is up or a signal asks for haste.
 void WaitForCalls(const DedupeRpc& rpc, absl::Duration grace) {
   const auto until = steady_clock::now() + absl::ToChronoNanoseconds(grace);
   while (rpc.calls_in_flight() > 0 && steady_clock::now() < until) {
-    std::this_thread::sleep_for(kDrainPoll);
+    if (WaitOrSignal(kDrainPoll)) return;
   }
 }
 
@@ -150,11 +149,11 @@ absl::Status Serve(const Config& config) {
   Log(Severity::kInfo, "draining", {{"signal", signal}});
   readiness.Stop();
   health.SetReady(false);
+  reaper.Stop();
   WaitOrSignal(config.drain_delay);
   rpc.Drain();
   service.StopWaiting();
   WaitForCalls(rpc, config.drain_grace);
-  reaper.Stop();
   // Answers whatever is still open, so that Shutdown finds nothing to wait for.
   store.Stop();
   server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));

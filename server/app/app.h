@@ -16,10 +16,10 @@ void PrepareSignals();
 
 // Serves until SIGTERM or SIGINT, then drains: health says NOT_SERVING for
 // drain_delay, then new calls are refused and those in flight have drain_grace
-// to finish. A second signal ends the delay. OK: drained. FAILED_PRECONDITION:
-// the database's schema does not fit; the message says what to run.
-// UNAVAILABLE: the address is not to be had. A database that is away is waited
-// for.
+// to finish. A further signal ends the one or the other. OK: drained.
+// FAILED_PRECONDITION: the database's schema does not fit; the message says
+// what to run. UNAVAILABLE: the address is not to be had. A database that is
+// away is waited for.
 absl::Status Serve(const Config& config);
 
 // Brings the database to the schema of this binary, and says so in the log.

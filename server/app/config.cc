@@ -17,6 +17,15 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "server/store/connection.h"
+#include "server/store/postgres_store.h"
+
+namespace {
+
+constexpr size_t kMebibyte = 1024 * 1024;
+
+dedupe::PostgresStoreOptions StoreDefaults() { return {}; }
+
+}  // namespace
 
 ABSL_FLAG(std::string, listen_address, "127.0.0.1:7733",
           "Where to serve gRPC, without TLS: HOST:PORT or unix:PATH.");
@@ -27,20 +36,21 @@ ABSL_FLAG(
     "password use the variable or --database-url-file.");
 ABSL_FLAG(std::string, database_url_file, "",
           "A file with that connection string in it, instead.");
-ABSL_FLAG(int, connections, 4,
+ABSL_FLAG(int, connections, static_cast<int>(StoreDefaults().connections),
           "Connections to the database, 1 to 64. Few and busy is faster than "
           "many, because calls that wait are batched.");
-ABSL_FLAG(int, batch_max, 128,
+ABSL_FLAG(int, batch_max, static_cast<int>(StoreDefaults().batch_calls_max),
           "Calls in one statement at most, 1 to 256. 1 switches batching off.");
-ABSL_FLAG(int, queue_max, 10000,
+ABSL_FLAG(int, queue_max, static_cast<int>(StoreDefaults().queue_calls_max),
           "Calls that may wait for a connection, 1 to 1000000; more are "
           "refused with OVERLOADED.");
-ABSL_FLAG(int, queue_mebibytes_max, 64,
+ABSL_FLAG(int, queue_mebibytes_max,
+          static_cast<int>(StoreDefaults().queue_bytes_max / kMebibyte),
           "Mebibytes that they may hold, 1 to 16384; likewise.");
 ABSL_FLAG(int, waiters_max, 10000,
           "Begins that may wait for another attempt to finish, 0 to 1000000; "
           "more are told in_progress at once.");
-ABSL_FLAG(absl::Duration, statement_timeout, absl::Seconds(5),
+ABSL_FLAG(absl::Duration, statement_timeout, StoreDefaults().statement_timeout,
           "A statement that takes longer costs its connection, 100ms to 1m; "
           "its calls are repeated on another.");
 ABSL_FLAG(absl::Duration, reap_interval, absl::Seconds(1),
@@ -237,7 +247,7 @@ absl::StatusOr<Config> LoadConfig(const std::vector<std::string>& arguments) {
   config.batch_max = count(FLAGS_batch_max, 1, 256);
   config.queue_max = count(FLAGS_queue_max, 1, 1'000'000);
   config.queue_bytes_max =
-      count(FLAGS_queue_mebibytes_max, 1, 16'384) * 1024 * 1024;
+      count(FLAGS_queue_mebibytes_max, 1, 16'384) * kMebibyte;
   config.waiters_max = count(FLAGS_waiters_max, 0, 1'000'000);
   config.statement_timeout = checker.Within(
       FLAGS_statement_timeout, absl::Milliseconds(100), absl::Minutes(1));

@@ -99,8 +99,9 @@ void Put(InProgress&& in_progress, const absl::Time& decided_at,
   v1::InProgress& to = *message.mutable_in_progress();
   *to.mutable_started_at() = ToProto(in_progress.started_at);
   *to.mutable_lease_expires_at() = ToProto(in_progress.lease_expires_at);
-  *to.mutable_retry_after() = ToProto(
-      std::min(in_progress.lease_expires_at - decided_at, kRetryAfterMax));
+  *to.mutable_retry_after() =
+      ToProto(std::clamp(in_progress.lease_expires_at - decided_at,
+                         kRetryAfterMin, kRetryAfterMax));
 }
 
 void Put(Mismatch&& mismatch, const absl::Time&, v1::BeginResponse& message) {

@@ -10,7 +10,7 @@ namespace dedupe {
 namespace {
 
 constexpr absl::Duration kClockSlack = absl::Minutes(1);
-constexpr std::chrono::seconds kReapDeadline(10);
+constexpr std::chrono::seconds kReapDeadline(5);
 constexpr absl::Duration kPauseMin = absl::Milliseconds(10);
 constexpr std::chrono::milliseconds kSleepStep(20);
 

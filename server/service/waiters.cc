@@ -1,5 +1,6 @@
 #include "server/service/waiters.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -8,8 +9,10 @@
 namespace dedupe {
 namespace {
 
-// How long a look may take: the next tick looks again.
+// How long a look may take: a later tick looks again.
 constexpr std::chrono::seconds kWatchDeadline(1);
+// Keys that one tick looks at.
+constexpr size_t kWatchesMax = 128;
 
 enum class Verdict { kWait, kWakeOne, kWakeAll };
 
@@ -140,12 +143,32 @@ Waiters::Tick Waiters::CollectTick() {
       groups_.erase(group++);
       continue;
     }
-    if (!std::exchange(group->second.watched, true)) {
-      tick.to_watch.push_back(group->first);
-    }
     ++group;
   }
+  ++ticks_;
+  if (watches_ == 0) tick.to_watch = ChooseToWatch();
+  watches_ += tick.to_watch.size();
   return tick;
+}
+
+std::vector<RecordId> Waiters::ChooseToWatch() {
+  std::vector<std::pair<int64_t, const RecordId*>> candidates;
+  candidates.reserve(groups_.size());
+  for (const auto& [id, group] : groups_) {
+    candidates.emplace_back(group.watched_at, &id);
+  }
+  if (candidates.size() > kWatchesMax) {
+    std::nth_element(candidates.begin(), candidates.begin() + kWatchesMax,
+                     candidates.end());
+    candidates.resize(kWatchesMax);
+  }
+  std::vector<RecordId> chosen;
+  chosen.reserve(candidates.size());
+  for (const auto& [watched_at, id] : candidates) {
+    chosen.push_back(*id);
+    groups_[*id].watched_at = ticks_;
+  }
+  return chosen;
 }
 
 void Waiters::Watch(const RecordId& id) {
@@ -161,9 +184,7 @@ void Waiters::OnWatched(const RecordId& id,
                         const absl::StatusOr<LookupAnswer>& answer) {
   {
     absl::MutexLock lock(&mutex_);
-    const auto group = groups_.find(id);
-    if (group == groups_.end()) return;
-    group->second.watched = false;
+    --watches_;
   }
   if (!answer.ok()) return;
   switch (Judge(*answer)) {

@@ -6,6 +6,7 @@
 #define DEDUPE_SERVER_SERVICE_WAITERS_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <list>
 #include <memory>
 #include <thread>
@@ -53,8 +54,8 @@ class Waiters {
   };
   struct Group {
     std::list<Waiter> waiters;
-    // A look at the record is under way.
-    bool watched = false;
+    // The tick of the last look at the record.
+    int64_t watched_at = 0;
   };
 
   void Run();
@@ -64,6 +65,9 @@ class Waiters {
     std::vector<RecordId> to_watch;
   };
   Tick CollectTick() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The keys that were not looked at for longest, and no more than one
+  // statement takes.
+  std::vector<RecordId> ChooseToWatch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Watch(const RecordId& id);
   void OnWatched(const RecordId& id,
                  const absl::StatusOr<LookupAnswer>& answer);
@@ -82,6 +86,10 @@ class Waiters {
   absl::CondVar waiter_came_;
   absl::flat_hash_map<RecordId, Group> groups_ ABSL_GUARDED_BY(mutex_);
   size_t waiting_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Looks under way. The next tick's wait until there are none, so that waiting
+  // never crowds out work.
+  size_t watches_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t ticks_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };

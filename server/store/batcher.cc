@@ -154,7 +154,7 @@ std::vector<JobPtr> Batcher::NextBatch(Worker& worker) {
       worker.from_quarantine = MayTakeQuarantined(now);
       // Nothing is asked of the database for a caller who has gone.
       for (JobPtr& job : worker.from_quarantine ? queue_.TakeQuarantined(now)
-                                                : queue_.Take()) {
+                                                : queue_.Take(now)) {
         if (job->scope.cancelled()) {
           refusals.emplace_back(std::move(job), Reason::kCancelled);
         } else if (job->scope.deadline() <= now) {
@@ -223,6 +223,7 @@ void Batcher::Repeat(std::vector<JobPtr> jobs, const absl::Status& status) {
     absl::MutexLock lock(&mutex_);
     for (JobPtr& job : jobs) {
       ++job->failures;
+      job->in_doubt |= absl::IsUnavailable(status);
       if (stopping_) {
         refusals.emplace_back(std::move(job), Reason::kDraining);
         continue;

@@ -1,7 +1,9 @@
 #include "server/store/connection.h"
 
+#include <fcntl.h>
 #include <libpq-fe.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <map>
 #include <utility>
@@ -46,6 +48,11 @@ absl::StatusOr<std::map<std::string, std::string>> ParseDatabaseUrl(
   std::map<std::string, std::string> values;
   for (const PQconninfoOption* o = options; o->keyword != nullptr; ++o) {
     if (o->val != nullptr) values[o->keyword] = o->val;
+  }
+  // A password with an unescaped "@" ends up there, and then in error messages.
+  if (absl::StrContains(values["host"], '@')) {
+    return absl::InvalidArgumentError(
+        "the host holds an \"@\"; write one in a password as %40");
   }
   return values;
 }
@@ -102,12 +109,8 @@ Connection::Connection(const std::string& conninfo) : connection_(conninfo) {
   connection_.inhibit_reactivation(true);
 #pragma GCC diagnostic pop
 #endif
-  socket_ = connection_.sock();
+  socket_ = fcntl(connection_.sock(), F_DUPFD_CLOEXEC, 0);
   notices_ = std::make_unique<NoticeListener>(connection_);
-  pqxx::nontransaction session(connection_);
-  needs_explicit_transaction_ =
-      absl::string_view(session.exec1(kSessionIsolation)[0].c_str()) !=
-      "read committed";
 }
 
 absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(
@@ -125,26 +128,43 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(
 Connection::~Connection() {
   // A peer that does not read could otherwise hold up the farewell.
   Cut();
+  if (socket_ >= 0) close(socket_);
 }
 
 absl::StatusOr<pqxx::result> Connection::Execute(
     const char* statement, const SqlParameters& parameters) {
   pqxx::result result;
-  absl::Status status = CatchPostgresError([&] {
-    // Without a transaction of libpqxx's: one round trip, not three.
-    pqxx::nontransaction session(connection_);
-    if (needs_explicit_transaction_) session.exec0(kBeginReadCommitted);
-    result = session.exec_params(
-        statement, pqxx::prepare::make_dynamic_params(parameters));
-    if (needs_explicit_transaction_) session.exec0(kCommit);
-  });
+  absl::Status status =
+      CatchPostgresError([&] { RunStatement(statement, parameters, result); });
   if (notices_->TakeReplicationWaitCancelled()) {
     return absl::UnavailableError("the wait for the standbys was cancelled");
   }
   if (status.ok()) return result;
-  // The explicit transaction is left open by an error.
-  if (needs_explicit_transaction_ && !absl::IsUnavailable(status)) Cut();
+  if (needs_explicit_transaction_.value_or(false) &&
+      !absl::IsUnavailable(status)) {
+    const absl::Status ended = CatchPostgresError([&] {
+      pqxx::nontransaction session(connection_);
+      session.exec0(kRollback);
+    });
+    if (!ended.ok()) return absl::UnavailableError(ended.message());
+  }
   return status;
+}
+
+void Connection::RunStatement(const char* statement,
+                              const SqlParameters& parameters,
+                              pqxx::result& result) {
+  // Without a transaction of libpqxx's: one round trip, not three.
+  pqxx::nontransaction session(connection_);
+  if (!needs_explicit_transaction_.has_value()) {
+    const pqxx::row isolation = session.exec1(kSessionIsolation);
+    needs_explicit_transaction_ =
+        absl::string_view(isolation[0].c_str()) != "read committed";
+  }
+  if (*needs_explicit_transaction_) session.exec0(kBeginReadCommitted);
+  result = session.exec_params(statement,
+                               pqxx::prepare::make_dynamic_params(parameters));
+  if (*needs_explicit_transaction_) session.exec0(kCommit);
 }
 
 absl::Status Connection::Transact(

@@ -4,10 +4,12 @@
 #define DEDUPE_SERVER_STORE_CONNECTION_H_
 
 #include <memory>
+#include <optional>
 #include <pqxx/pqxx>
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
@@ -34,9 +36,8 @@ class Connection {
 
   // Runs one statement as a transaction of its own at read committed, whatever
   // the role's or the database's default. Blocks until the server has answered
-  // or Cut() is called. Errors are those of postgres_error.h; after any but
-  // ABORTED, RESOURCE_EXHAUSTED, INVALID_ARGUMENT or INTERNAL the connection
-  // must be thrown away.
+  // or Cut() is called. Errors are those of postgres_error.h; after UNAVAILABLE
+  // the connection must be thrown away.
   absl::StatusOr<pqxx::result> Execute(const char* statement,
                                        const SqlParameters& parameters);
 
@@ -54,12 +55,19 @@ class Connection {
 
   explicit Connection(const std::string& conninfo);
 
+  void RunStatement(const char* statement, const SqlParameters& parameters,
+                    pqxx::result& result);
+
   pqxx::connection connection_;
   std::unique_ptr<NoticeListener> notices_;
+  // A descriptor of our own for libpq's socket: libpq closes its own when the
+  // connection breaks, and somebody else may have that number by the time of
+  // Cut().
   int socket_ = -1;
-  // The role's default is another isolation level, so each statement needs a
-  // transaction of its own making: three round trips instead of one.
-  bool needs_explicit_transaction_ = false;
+  // Where the role's default is another isolation level, each statement needs a
+  // transaction of its own making: three round trips instead of one. Asked at
+  // the first statement, because only then the connection can be cut.
+  std::optional<bool> needs_explicit_transaction_;
 };
 
 }  // namespace dedupe

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/time/time.h"
 #include "server/service/reason.h"
@@ -33,12 +32,8 @@ class RowReader {
   std::string Bytes() {
     const pqxx::field field = Next();
     if (field.is_null()) return "";
-    const absl::string_view hex(field.c_str(), field.size());
-    if (!absl::StartsWith(hex, "\\x") || hex.size() % 2 != 0) {
-      ok_ = false;
-      return "";
-    }
-    return absl::HexStringToBytes(hex.substr(2));
+    return absl::HexStringToBytes(
+        absl::string_view(field.c_str(), field.size()));
   }
 
   // NULL is no integer here; where it may be, see MaybeTime.

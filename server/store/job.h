@@ -58,6 +58,9 @@ class Job {
   // batcher likes. Shrinks when a batch with it fails.
   size_t company_max = 0;
   int failures = 0;
+  // It was sent before, and nobody knows whether it took effect. Written and
+  // read by the thread that runs it.
+  bool in_doubt = false;
 
  protected:
   // True for the first caller only.

@@ -22,7 +22,7 @@ bool JobQueue::Push(JobPtr job, SteadyTime now) {
   }
   job->queued_at = now;
   bytes_ += job->bytes;
-  if (!suspects_.empty() && suspects_.contains(job->id)) {
+  if (!suspects_.empty() && suspects_.contains({job->verb, job->id})) {
     job->company_max = 1;
     Quarantine(std::move(job));
   } else {
@@ -45,14 +45,14 @@ void JobQueue::Return(std::vector<JobPtr> jobs, SteadyTime now) {
   }
 }
 
-std::vector<JobPtr> JobQueue::Take() {
+std::vector<JobPtr> JobQueue::Take(SteadyTime now) {
   std::vector<JobPtr> batch;
   Lane* lane = OldestLane();
   if (lane == nullptr) return batch;
   size_t batch_bytes = 0;
-  std::vector<const RecordId*> more;
+  std::vector<Turn> more;
   while (!lane->order.empty() && batch.size() < limits_.batch_jobs_max) {
-    const auto group = lane->by_id.find(*lane->order.front());
+    const auto group = lane->by_id.find(*lane->order.front().id);
     JobPtr& job = group->second.front();
     if (!job->answered()) {
       // One job may be larger than the limit: it then goes alone.
@@ -63,14 +63,14 @@ std::vector<JobPtr> JobQueue::Take() {
       batch_bytes += job->bytes;
     }
     lane->order.pop_front();
-    Forget(*job);
+    bytes_ -= job->bytes;
     --lane_jobs_;
     if (!job->answered()) batch.push_back(std::move(job));
     group->second.pop_front();
     if (group->second.empty()) {
       lane->by_id.erase(group);
     } else {
-      more.push_back(&group->first);
+      more.push_back({&group->first, now});
     }
   }
   lane->order.insert(lane->order.end(), more.begin(), more.end());
@@ -92,8 +92,8 @@ std::vector<JobPtr> JobQueue::TakeQuarantined(SteadyTime now) {
     company_max = batch.empty() ? (*job)->company_max
                                 : std::min(company_max, (*job)->company_max);
     if (batch.size() >= company_max) break;
-    Forget(**job);
-    if (const auto suspect = suspects_.find((*job)->id);
+    bytes_ -= (*job)->bytes;
+    if (const auto suspect = suspects_.find({(*job)->verb, (*job)->id});
         --suspect->second == 0) {
       suspects_.erase(suspect);
     }
@@ -121,22 +121,25 @@ void JobQueue::ForEach(absl::FunctionRef<void(const JobPtr&)> visit) const {
 }
 
 void JobQueue::RemoveAnswered() {
-  std::vector<JobPtr> open = TakeAll();
-  // TakeAll gives no order across ids; what counts is the order within one, and
-  // the age of the oldest.
-  std::stable_sort(open.begin(), open.end(),
-                   [](const JobPtr& a, const JobPtr& b) {
-                     return a->queued_at < b->queued_at;
-                   });
-  for (JobPtr& job : open) {
-    if (job->answered()) continue;
-    bytes_ += job->bytes;
-    if (job->company_max > 0) {
-      Quarantine(std::move(job));
-    } else {
-      Put(std::move(job), End::kBack);
+  for (Lane& lane : lanes_) {
+    std::deque<Turn> order;
+    for (const Turn& turn : lane.order) {
+      const auto group = lane.by_id.find(*turn.id);
+      group->second.remove_if([this](const JobPtr& job) {
+        if (!job->answered()) return false;
+        bytes_ -= job->bytes;
+        --lane_jobs_;
+        return true;
+      });
+      if (group->second.empty()) {
+        lane.by_id.erase(group);
+      } else {
+        order.push_back(turn);
+      }
     }
+    lane.order = std::move(order);
   }
+  // Those in quarantine are few, and left out when their turn comes.
 }
 
 std::vector<JobPtr> JobQueue::TakeAll() {
@@ -161,11 +164,9 @@ void JobQueue::Put(JobPtr job, End end) {
   Lane& lane = lanes_[static_cast<size_t>(job->verb)];
   const auto [group, is_new] = lane.by_id.try_emplace(job->id);
   if (is_new) {
-    if (end == End::kFront) {
-      lane.order.push_front(&group->first);
-    } else {
-      lane.order.push_back(&group->first);
-    }
+    const Turn turn = {&group->first, job->queued_at};
+    lane.order.insert(
+        end == End::kFront ? lane.order.begin() : lane.order.end(), turn);
   }
   if (end == End::kFront) {
     group->second.push_front(std::move(job));
@@ -176,22 +177,17 @@ void JobQueue::Put(JobPtr job, End end) {
 }
 
 void JobQueue::Quarantine(JobPtr job) {
-  ++suspects_[job->id];
+  ++suspects_[{job->verb, job->id}];
   quarantine_.push_back(std::move(job));
 }
 
-void JobQueue::Forget(const Job& job) { bytes_ -= job.bytes; }
-
 JobQueue::Lane* JobQueue::OldestLane() {
   Lane* oldest = nullptr;
-  SteadyTime oldest_time = SteadyTime::max();
   for (Lane& lane : lanes_) {
     if (lane.order.empty()) continue;
-    const auto group = lane.by_id.find(*lane.order.front());
-    if (const SteadyTime time = group->second.front()->queued_at;
-        oldest == nullptr || time < oldest_time) {
+    if (oldest == nullptr ||
+        lane.order.front().since < oldest->order.front().since) {
       oldest = &lane;
-      oldest_time = time;
     }
   }
   return oldest;

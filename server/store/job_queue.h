@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <deque>
 #include <list>
-#include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -37,10 +37,10 @@ class JobQueue {
   // others. Jobs with a company_max go into quarantine.
   void Return(std::vector<JobPtr> jobs, SteadyTime now);
 
-  // The next batch: one verb, different ids, sorted by id; empty if nothing may
-  // run now. Whoever is taken was waiting longest among those of its verb, and
-  // the verb is that of the oldest.
-  std::vector<JobPtr> Take();
+  // The next batch: one verb, different ids, sorted by id; empty if there is
+  // nothing. Whichever verb and ids have waited longest; an id that has more
+  // jobs left waits anew.
+  std::vector<JobPtr> Take(SteadyTime now);
   // The same from quarantine: jobs that have met trouble, of which one
   // connection at a time is enough.
   std::vector<JobPtr> TakeQuarantined(SteadyTime now);
@@ -57,26 +57,31 @@ class JobQueue {
   size_t bytes() const { return bytes_; }
 
  private:
-  // The jobs of one verb. Each id stands in `order` once, so whatever is taken
-  // from its front is of different ids, and a thousand calls on one key hold up
-  // nobody else.
+  // The jobs of one verb. Each id stands in `order` once, with the time since
+  // when it waits for its turn, so whatever is taken from the front is of
+  // different ids, and a thousand calls on one key hold up nobody else.
+  struct Turn {
+    const RecordId* id;
+    SteadyTime since;
+  };
   struct Lane {
     absl::node_hash_map<RecordId, std::list<JobPtr>> by_id;
-    std::deque<const RecordId*> order;
+    std::deque<Turn> order;
   };
+  // What met a lock in one verb may pass in another that only reads.
+  using Suspect = std::pair<Verb, RecordId>;
   enum class End { kFront, kBack };
 
   void Put(JobPtr job, End end);
   void Quarantine(JobPtr job);
-  void Forget(const Job& job);
   Lane* OldestLane();
 
   const Limits limits_;
   std::array<Lane, kVerbs> lanes_;
   std::deque<JobPtr> quarantine_;
-  // How many in quarantine are of an id: its new jobs go there too, because
-  // they would meet the same lock.
-  absl::flat_hash_map<RecordId, int> suspects_;
+  // How many in quarantine there are of each: new jobs of that kind go there
+  // too, because they would meet the same lock.
+  absl::flat_hash_map<Suspect, int> suspects_;
   size_t lane_jobs_ = 0;
   size_t bytes_ = 0;
 };

@@ -80,6 +80,9 @@ absl::Status CatchPostgresError(absl::FunctionRef<void()> call) {
     return absl::UnavailableError(FirstLine(error.what()));
   } catch (const pqxx::transaction_rollback& error) {
     return absl::AbortedError(FirstLine(error.what()));
+  } catch (const pqxx::insufficient_privilege& error) {
+    // libpqxx 6.4 gives this one, alone of all, no SQLSTATE.
+    return absl::InternalError(FirstLine(error.what()));
   } catch (const pqxx::sql_error& error) {
     return FromSqlError(error);
   } catch (const std::exception& error) {

@@ -77,6 +77,18 @@ JobPtr FindJob(const Jobs& jobs, const RecordId& id) {
   return found != jobs.end() && (*found)->id == id ? *found : nullptr;
 }
 
+// A refusal says that nothing changed. Of a job that was sent before, with the
+// answer lost, that is not known: the first sending may be what it was refused
+// for (a Release, say, after which another attempt began).
+template <typename Answer>
+absl::StatusOr<Answer> Honest(const Job& job, absl::StatusOr<Answer> answer) {
+  if (job.in_doubt && (absl::IsFailedPrecondition(answer.status()) ||
+                       absl::IsNotFound(answer.status()))) {
+    return Refusal(Reason::kStoreDown);
+  }
+  return answer;
+}
+
 // Runs the statement and hands each job its row.
 template <typename JobType>
 BatchResult RunKeyed(
@@ -86,18 +98,24 @@ BatchResult RunKeyed(
   auto rows = connection.Execute(statement, parameters);
   if (!rows.ok()) return {rows.status(), {}};
   BatchResult result;
+  size_t settled = 0;
   for (const pqxx::row& row : *rows) {
     const JobPtr job = FindJob(jobs, DecodeId(row));
     if (job == nullptr) continue;
+    ++settled;
     if (IsRetry(row)) {
       result.again.push_back(job);
     } else {
-      static_cast<JobType&>(*job).Finish(decode(row));
+      static_cast<JobType&>(*job).Finish(Honest(*job, decode(row)));
     }
   }
   // The function gives one row for each item; anything else is its fault.
-  if (rows->size() != jobs.size()) {
-    for (const JobPtr& job : jobs) job->Refuse(Refusal(Reason::kStoreBroken));
+  if (settled == jobs.size()) return result;
+  for (const JobPtr& job : jobs) {
+    if (std::find(result.again.begin(), result.again.end(), job) ==
+        result.again.end()) {
+      job->Refuse(Refusal(Reason::kStoreBroken));
+    }
   }
   return result;
 }

@@ -8,33 +8,36 @@ namespace dedupe {
 
 // A time column as a whole number.
 #define DEDUPE_US(column) "(extract(epoch FROM " column ") * 1000000)::bigint"
+// A bytea column as hexadecimal digits, whatever bytea_output says.
+#define DEDUPE_HEX(column) "encode(" column ", 'hex')"
 
 inline constexpr char kBegin[] =
     "SELECT client_id, key, outcome, fence, attempt_number, resumed,"
-    " taken_over, checkpoint, " DEDUPE_US("created_at") ", "
+    " taken_over, " DEDUPE_HEX("checkpoint") ", " DEDUPE_US("created_at") ", "
     DEDUPE_US("started_at") ", " DEDUPE_US("lease_expires_at") ", "
     DEDUPE_US("completed_at") ", " DEDUPE_US("expires_at") ","
-    " response_code, response_headers, response_body, body_omitted, "
+    " response_code, response_headers, " DEDUPE_HEX(
+        "response_body") ", body_omitted, "
     DEDUPE_US("decided_at")
-    " FROM dedupe.begin($1::text[], $2::text[], $3::text[], $4::bytea[],"
+    " FROM dedupe.begin_batch($1::text[], $2::text[], $3::text[], $4::bytea[],"
     " $5::text[], $6::bigint[], $7::bigint[], $8::dedupe.lease_policy[])";
 
 inline constexpr char kComplete[] =
     "SELECT client_id, key, outcome, " DEDUPE_US("completed_at") ", "
     DEDUPE_US("expires_at") ", " DEDUPE_US("decided_at")
-    " FROM dedupe.complete($1::text[], $2::text[], $3::text[], $4::bigint[],"
+    " FROM dedupe.complete_batch($1::text[], $2::text[], $3::text[], $4::bigint[],"
     " $5::integer[], $6::jsonb[], $7::bytea[])";
 
 inline constexpr char kExtend[] =
     "SELECT client_id, key, outcome, " DEDUPE_US("lease_expires_at") ", "
     DEDUPE_US("decided_at")
-    " FROM dedupe.extend($1::text[], $2::text[], $3::text[], $4::bigint[],"
+    " FROM dedupe.extend_batch($1::text[], $2::text[], $3::text[], $4::bigint[],"
     " $5::bigint[], $6::bytea[])";
 
 inline constexpr char kRelease[] =
     "SELECT client_id, key, outcome, " DEDUPE_US("expires_at") ", "
     DEDUPE_US("decided_at")
-    " FROM dedupe.release($1::text[], $2::text[], $3::text[], $4::bigint[],"
+    " FROM dedupe.release_batch($1::text[], $2::text[], $3::text[], $4::bigint[],"
     " $5::boolean[])";
 
 inline constexpr char kLookup[] =
@@ -42,9 +45,10 @@ inline constexpr char kLookup[] =
     DEDUPE_US("created_at") ", " DEDUPE_US("started_at") ", "
     DEDUPE_US("lease_expires_at") ", " DEDUPE_US("completed_at") ", "
     DEDUPE_US("expires_at") ","
-    " response_code, response_headers, response_body, body_omitted, "
+    " response_code, response_headers, " DEDUPE_HEX(
+        "response_body") ", body_omitted, "
     DEDUPE_US("decided_at")
-    " FROM dedupe.lookup($1::text[], $2::text[], $3::boolean)";
+    " FROM dedupe.lookup_batch($1::text[], $2::text[], $3::boolean)";
 
 inline constexpr char kReap[] =
     "SELECT examined, deleted, lag_us, clock_refused, "
@@ -56,6 +60,7 @@ inline constexpr char kProbe[] =
     "SELECT schema_version, compatible_from, " DEDUPE_US(
         "decided_at") " FROM dedupe.probe()";
 
+#undef DEDUPE_HEX
 #undef DEDUPE_US
 
 // Asked once of each new connection.
@@ -64,6 +69,7 @@ inline constexpr char kSessionIsolation[] =
 inline constexpr char kBeginReadCommitted[] =
     "BEGIN ISOLATION LEVEL READ COMMITTED";
 inline constexpr char kCommit[] = "COMMIT";
+inline constexpr char kRollback[] = "ROLLBACK";
 
 // The migrator's.
 inline constexpr char kMigrationLock[] =
