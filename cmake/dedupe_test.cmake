@@ -33,7 +33,9 @@ function(dedupe_test name)
     target_link_libraries(${name} PRIVATE absl::synchronization ${CMAKE_DL_LIBS})
   endif()
 
+  # Made here, because GoogleTest crashes where it is missing.
   set(results "${CMAKE_BINARY_DIR}/test-results")
+  file(MAKE_DIRECTORY "${results}")
   add_test(NAME ${name}
            COMMAND ${name} "--gtest_output=xml:${results}/${name}.xml")
   set(environment

@@ -66,7 +66,9 @@ int main(int argc, char** argv) {
   }
   if (command == "serve") return Run(dedupe::Serve, settings);
   if (command == "migrate") return Run(dedupe::MigrateDatabase, settings);
-  std::cerr << "dedupe: there is no command \"" << command
+  // It may be a connection string without its name, which is nobody's to see.
+  const bool is_word = command.find_first_of("=@/") == std::string::npos;
+  std::cerr << "dedupe: there is no command \"" << (is_word ? command : "...")
             << "\"; `dedupe help` shows them all\n";
   return kExitUsage;
 }

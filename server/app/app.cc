@@ -1,5 +1,6 @@
 #include "server/app/app.h"
 
+#include <google/protobuf/stubs/logging.h>
 #include <grpc/support/log.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
@@ -9,6 +10,7 @@
 #include <ctime>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "server/rpc/dedupe_rpc.h"
@@ -53,6 +55,25 @@ void LogGrpc(gpr_log_func_args* args) {
       "grpc", {{"message", args->message}});
 }
 
+// Protobuf would write to standard error past our log.
+void LogProtobuf(google::protobuf::LogLevel, const char*, int,
+                 const std::string& message) {
+  Log(Severity::kDebug, "protobuf", {{"message", message}});
+}
+
+// gRPC's reflection library adds itself to every server of a program that links
+// it, so it has to be taken out.
+class WithoutReflection final : public grpc::ServerBuilderOption {
+ public:
+  void UpdateArguments(grpc::ChannelArguments*) override {}
+  void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>*
+                         plugins) override {
+    std::erase_if(*plugins, [](const auto& plugin) {
+      return plugin->name() == "proto_server_reflection";
+    });
+  }
+};
+
 absl::Status CheckDatabaseSchema(const ProbeAnswer& probe) {
   return CheckSchema(probe, EmbeddedMigrations());
 }
@@ -74,10 +95,12 @@ absl::Status FirstLook(Store& store) {
 std::unique_ptr<grpc::Server> Listen(const Config& config,
                                      grpc::Service& service) {
   Health::Enable();
+  grpc::ServerBuilder builder;
   if (config.reflection) {
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  } else {
+    builder.SetOption(std::make_unique<WithoutReflection>());
   }
-  grpc::ServerBuilder builder;
   builder.AddListeningPort(config.listen_address,
                            grpc::InsecureServerCredentials());
   builder.RegisterService(&service);
@@ -86,12 +109,12 @@ std::unique_ptr<grpc::Server> Listen(const Config& config,
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMetadataBytesMax);
   // Two servers on one port would share its connections without a word.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  // gRPC 1.51 bounds a message before it is decompressed, not after.
+  // gRPC 1.51 bounds a message before it is decompressed, not after: nothing is
+  // decompressed, and what is compressed is a malformed message. To disable the
+  // algorithms would answer UNIMPLEMENTED beside the handler, not instead of
+  // it: a plain message that merely names one would be refused and take effect.
   builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
   builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_COMPRESSION, 0);
-  for (const auto algorithm : {GRPC_COMPRESS_DEFLATE, GRPC_COMPRESS_GZIP}) {
-    builder.SetCompressionAlgorithmSupportStatus(algorithm, false);
-  }
   return builder.BuildAndStart();
 }
 
@@ -116,6 +139,7 @@ void PrepareSignals() {
 absl::Status Serve(const Config& config) {
   ConfigureLog(config.log_format, config.log_level);
   gpr_set_log_function(LogGrpc);
+  google::protobuf::SetLogHandler(LogProtobuf);
   PostgresStore store({.database_url = config.database_url,
                        .connections = config.connections,
                        .batch_calls_max = config.batch_max,

@@ -142,6 +142,12 @@ absl::Status ReadArguments(const std::vector<std::string>& arguments) {
     const std::string name =
         absl::StrReplaceAll(argument.substr(0, equals), {{"_", "-"}});
     const absl::CommandLineFlag* flag = FindSetting(name);
+    // It may be a connection string without its name.
+    if (!absl::StartsWith(argument, "--") || absl::StrContains(name, "://")) {
+      return absl::InvalidArgumentError(
+          "a word on the command line is no setting; write --name=value;"
+          " --help shows them all");
+    }
     if (flag == nullptr) {
       return absl::InvalidArgumentError(
           absl::StrCat("no setting is called \"", argument.substr(0, equals),
@@ -213,12 +219,16 @@ absl::StatusOr<std::string> ReadDatabaseUrl() {
     std::ifstream file(path);
     std::stringstream content;
     content << file.rdbuf();
-    if (!file) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "--database-url-file (DEDUPE_DATABASE_URL_FILE): cannot read \"",
-          path, "\""));
-    }
     url = std::string(absl::StripAsciiWhitespace(content.str()));
+    if (url.empty()) {
+      // The connection string itself, in place of its file's name, is not
+      // shown.
+      const bool is_path = path.find_first_of("=@") == std::string::npos;
+      return absl::InvalidArgumentError(
+          absl::StrCat("--database-url-file (DEDUPE_DATABASE_URL_FILE): ",
+                       is_path ? absl::StrCat("\"", path, "\"") : "the file",
+                       " cannot be read or is empty"));
+    }
   }
   if (absl::Status status = CheckDatabaseUrl(url); !status.ok()) {
     return absl::InvalidArgumentError(

@@ -12,6 +12,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "server/store/postgres_error.h"
 #include "server/store/statements.h"
 #include "server/telemetry/log.h"
@@ -28,6 +30,22 @@ constexpr std::pair<const char*, const char*> kConnectionDefaults[] = {
     {"keepalives_count", "3"},      {"tcp_user_timeout", "10000"},
     {"client_encoding", "UTF8"},
 };
+
+// Whether libpq takes a part of the password for the host, the port or the
+// database, all of which its messages show: because an "@" or "/" in it is not
+// escaped, or because the host is missing.
+bool IsMisread(absl::string_view url,
+               const std::map<std::string, std::string>& values) {
+  if (absl::ConsumePrefix(&url, "postgresql://") ||
+      absl::ConsumePrefix(&url, "postgres://")) {
+    url = url.substr(0, url.find('?'));
+    const size_t last_at = url.rfind('@');
+    if (last_at != url.npos && url.find_first_of("@/") < last_at) return true;
+  }
+  const auto port = values.find("port");
+  return port != values.end() &&
+         port->second.find_first_not_of("0123456789,") != std::string::npos;
+}
 
 // Of either form of connection string, what it sets.
 absl::StatusOr<std::map<std::string, std::string>> ParseDatabaseUrl(
@@ -49,10 +67,11 @@ absl::StatusOr<std::map<std::string, std::string>> ParseDatabaseUrl(
   for (const PQconninfoOption* o = options; o->keyword != nullptr; ++o) {
     if (o->val != nullptr) values[o->keyword] = o->val;
   }
-  // A password with an unescaped "@" ends up there, and then in error messages.
-  if (absl::StrContains(values["host"], '@')) {
+  if (IsMisread(database_url, values)) {
     return absl::InvalidArgumentError(
-        "the host holds an \"@\"; write one in a password as %40");
+        "the port is no number, or there is an \"@\" or \"/\" too many; in a"
+        " password write them as %40 and %2F (the text is not shown, because"
+        " it may hold one)");
   }
   return values;
 }
@@ -83,8 +102,10 @@ class Connection::NoticeListener : public pqxx::errorhandler {
     if (absl::StrContains(text, "canceling wait for synchronous replication")) {
       replication_wait_cancelled_ = true;
     }
+    // Its severity alone: a trigger's notice may quote anything.
     Log(Severity::kWarning, "database_notice",
-        {{"message", std::string(text.substr(0, text.find('\n')))}});
+        {{"level", std::string(text.substr(0, text.find(':')))},
+         {"replication_wait_cancelled", replication_wait_cancelled_}});
     return false;  // Nobody else needs to hear.
   }
 

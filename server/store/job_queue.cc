@@ -163,14 +163,18 @@ std::vector<JobPtr> JobQueue::TakeAll() {
 void JobQueue::Put(JobPtr job, End end) {
   Lane& lane = lanes_[static_cast<size_t>(job->verb)];
   const auto [group, is_new] = lane.by_id.try_emplace(job->id);
-  if (is_new) {
-    const Turn turn = {&group->first, job->queued_at};
-    lane.order.insert(
-        end == End::kFront ? lane.order.begin() : lane.order.end(), turn);
-  }
+  const Turn turn = {&group->first, job->queued_at};
   if (end == End::kFront) {
+    // Newer jobs of its id may stand anywhere; their turn comes sooner with it.
+    if (!is_new) {
+      lane.order.erase(std::find_if(
+          lane.order.begin(), lane.order.end(),
+          [&turn](const Turn& other) { return other.id == turn.id; }));
+    }
+    lane.order.push_front(turn);
     group->second.push_front(std::move(job));
   } else {
+    if (is_new) lane.order.push_back(turn);
     group->second.push_back(std::move(job));
   }
   ++lane_jobs_;

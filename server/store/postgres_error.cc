@@ -17,8 +17,10 @@ absl::string_view FirstLine(absl::string_view text) {
 absl::Status FromSqlError(const pqxx::sql_error& error) {
   const absl::string_view sqlstate(error.sqlstate());
   const absl::StatusCode code = CodeOfSqlstate(sqlstate);
-  // A data error's first line quotes the value.
-  if (code == absl::StatusCode::kInvalidArgument) {
+  // A data error's first line quotes the value, and so may anything that a
+  // function or a trigger raises.
+  if (code == absl::StatusCode::kInvalidArgument ||
+      absl::StartsWith(sqlstate, "P0")) {
     return absl::Status(code, absl::StrCat("SQLSTATE ", sqlstate));
   }
   return absl::Status(
