@@ -195,6 +195,59 @@ BEGIN
       RETURN NEXT answer;
     END LOOP;
 
+    -- New rows first, then changes, each in order: so no two batches can come
+    -- to wait for each other. (The other way round one could hold a row that
+    -- it changes while it waits to insert what the other has inserted, and the
+    -- other, which has not yet seen that row, wait to insert that.)
+    IF cardinality(claims) > 0 THEN
+      -- Read after the rows were found absent: whoever deleted them has raised
+      -- it in the same transaction.
+      SELECT f.fence INTO STRICT fence_floor
+      FROM dedupe.fence_floor AS f WHERE f.id;
+      FOR item IN
+        INSERT INTO dedupe.record (
+          client_id, key, operation, fingerprint, state, on_lease_expiry,
+          attempt_id, attempt_number, taken_over, fence, ttl_us, created_at,
+          started_at, lease_expires_at, expires_at, reap_after)
+        SELECT
+          client_ids[p], keys[p], operations[p], fingerprints[p],
+          'in_progress', coalesce(policies[p], 'takeover'),
+          attempt_ids[p], 1, false, greatest(now_us, fence_floor + 1), w.ttl_us,
+          now_at,
+          now_at,
+          to_timestamp((now_us + w.lease_us)::float8 / 1000000),
+          CASE WHEN policies[p] = 'hold' THEN NULL ELSE to_timestamp(
+            (now_us + w.lease_us + w.ttl_us)::float8 / 1000000) END,
+          -- A guess: work that takes an eighth of the ttl, or a second, has
+          -- expired by then. In whole seconds, so that the index can store
+          -- many rows under one value.
+          to_timestamp(ceil(
+            (now_us + w.ttl_us
+             + least(w.lease_us, greatest(1000000, w.ttl_us / 8))
+            )::float8 / 1000000))
+        FROM unnest(claims) AS p
+        CROSS JOIN LATERAL (SELECT
+          coalesce(leases_us[p], lease_default_us) AS lease_us,
+          coalesce(ttls_us[p], ttl_default_us) AS ttl_us) AS w
+        ON CONFLICT (client_id, key) DO NOTHING
+        RETURNING client_id, key, fence, lease_expires_at
+      LOOP
+        answer := NULL;
+        answer.client_id := item.client_id;
+        answer.key := item.key;
+        answer.outcome := 'started';
+        answer.fence := item.fence;
+        answer.attempt_number := 1;
+        answer.resumed := false;
+        answer.taken_over := false;
+        answer.lease_expires_at := item.lease_expires_at;
+        answer.decided_at := now_at;
+        won_client_ids := won_client_ids || item.client_id;
+        won_keys := won_keys || item.key;
+        RETURN NEXT answer;
+      END LOOP;
+    END IF;
+
     IF cardinality(changes) > 0 THEN
       BEGIN
         FOR item IN
@@ -279,55 +332,6 @@ BEGIN
       END;
     END IF;
 
-    IF cardinality(claims) > 0 THEN
-      -- Read after the rows were found absent: whoever deleted them has raised
-      -- it in the same transaction.
-      SELECT f.fence INTO STRICT fence_floor
-      FROM dedupe.fence_floor AS f WHERE f.id;
-      FOR item IN
-        INSERT INTO dedupe.record (
-          client_id, key, operation, fingerprint, state, on_lease_expiry,
-          attempt_id, attempt_number, taken_over, fence, ttl_us, created_at,
-          started_at, lease_expires_at, expires_at, reap_after)
-        SELECT
-          client_ids[p], keys[p], operations[p], fingerprints[p],
-          'in_progress', coalesce(policies[p], 'takeover'),
-          attempt_ids[p], 1, false, greatest(now_us, fence_floor + 1), w.ttl_us,
-          now_at,
-          now_at,
-          to_timestamp((now_us + w.lease_us)::float8 / 1000000),
-          CASE WHEN policies[p] = 'hold' THEN NULL ELSE to_timestamp(
-            (now_us + w.lease_us + w.ttl_us)::float8 / 1000000) END,
-          -- A guess: work that takes an eighth of the ttl, or a second, has
-          -- expired by then. In whole seconds, so that the index can store
-          -- many rows under one value.
-          to_timestamp(ceil(
-            (now_us + w.ttl_us
-             + least(w.lease_us, greatest(1000000, w.ttl_us / 8))
-            )::float8 / 1000000))
-        FROM unnest(claims) AS p
-        CROSS JOIN LATERAL (SELECT
-          coalesce(leases_us[p], lease_default_us) AS lease_us,
-          coalesce(ttls_us[p], ttl_default_us) AS ttl_us) AS w
-        ON CONFLICT (client_id, key) DO NOTHING
-        RETURNING client_id, key, fence, lease_expires_at
-      LOOP
-        answer := NULL;
-        answer.client_id := item.client_id;
-        answer.key := item.key;
-        answer.outcome := 'started';
-        answer.fence := item.fence;
-        answer.attempt_number := 1;
-        answer.resumed := false;
-        answer.taken_over := false;
-        answer.lease_expires_at := item.lease_expires_at;
-        answer.decided_at := now_at;
-        won_client_ids := won_client_ids || item.client_id;
-        won_keys := won_keys || item.key;
-        RETURN NEXT answer;
-      END LOOP;
-    END IF;
-
     -- Whoever lost a race goes into the next round.
     IF cardinality(won_keys) = cardinality(claims)
       AND cardinality(changed) = cardinality(changes)
@@ -342,6 +346,9 @@ BEGIN
       UNION ALL
       SELECT p FROM unnest(changes) AS p WHERE p <> ALL (changed)
       ORDER BY p);
+    -- But not while this transaction holds rows: to go back for earlier keys
+    -- would be out of order, and could deadlock with another batch.
+    EXIT WHEN cardinality(won_keys) + cardinality(changed) > 0;
   END LOOP;
 
   FOREACH item_position IN ARRAY open_items LOOP

@@ -64,7 +64,7 @@ void Batcher::Submit(const JobPtr& job) {
     absl::MutexLock lock(&mutex_);
     if (stopping_) {
       refusal = Reason::kDraining;
-    } else if (StoreIsDown() && now - down_since_ > kPatience) {
+    } else if (StoreIsDown() && (given_up_ || now - down_since_ > kPatience)) {
       refusal = Reason::kStoreDown;
     } else if (!queue_.Push(job, now)) {
       refusal = Reason::kOverloaded;
@@ -99,6 +99,11 @@ void Batcher::RunWorker(Worker& worker) {
   while (Connect(worker)) {
     const std::vector<JobPtr> jobs = NextBatch(worker);
     if (jobs.empty()) break;
+    if (worker.connection->IsStale()) {
+      GiveBack(worker, jobs);
+      Disconnect(worker);
+      continue;
+    }
     Settle(worker, jobs, executor_(*worker.connection, jobs));
   }
   Disconnect(worker);
@@ -115,6 +120,7 @@ bool Batcher::Connect(Worker& worker) {
       if (connection.ok()) {
         worker.connection = *std::move(connection);
         ++connected_;
+        given_up_ = false;
         return true;
       }
       pause = Backoff(failures++, kReconnectFirst, kReconnectMost);
@@ -170,6 +176,15 @@ std::vector<JobPtr> Batcher::NextBatch(Worker& worker) {
     for (const auto& [job, reason] : refusals) job->Refuse(Refusal(reason));
     if (!batch.empty()) return batch;
   }
+}
+
+void Batcher::GiveBack(Worker& worker, std::vector<JobPtr> jobs) {
+  absl::MutexLock lock(&mutex_);
+  worker.running.clear();
+  worker.from_quarantine = false;
+  // Stop() has refused them otherwise.
+  if (!stopping_) queue_.Return(std::move(jobs), Now());
+  work_arrived_.SignalAll();
 }
 
 void Batcher::Settle(Worker& worker, const std::vector<JobPtr>& jobs,
@@ -294,16 +309,20 @@ void Batcher::RunWatchdog() {
 Batcher::Refusals Batcher::WatchQueue(SteadyTime now) {
   Refusals refusals;
   const bool down = StoreIsDown();
+  bool given_up = false;
   queue_.ForEach([&](const JobPtr& job) {
     if (job->scope.cancelled()) {
       refusals.emplace_back(job, Reason::kCancelled);
-    } else if (down &&
-               (now - job->queued_at > kPatience || now > LastWord(*job))) {
+    } else if (down && now - job->queued_at > kPatience) {
+      given_up = true;
+      refusals.emplace_back(job, Reason::kStoreDown);
+    } else if (down && now > LastWord(*job)) {
       refusals.emplace_back(job, Reason::kStoreDown);
     } else if (now >= job->scope.deadline()) {
       refusals.emplace_back(job, Reason::kDeadlineExceeded);
     }
   });
+  given_up_ |= given_up;
   return refusals;
 }
 

@@ -81,6 +81,8 @@ class Batcher {
   void Disconnect(Worker& worker);
   // Blocks until there is something to run; empty if stopped.
   std::vector<JobPtr> NextBatch(Worker& worker);
+  // Of jobs that were not sent.
+  void GiveBack(Worker& worker, std::vector<JobPtr> jobs);
   void Settle(Worker& worker, const std::vector<JobPtr>& jobs,
               BatchResult result);
   void Repeat(std::vector<JobPtr> jobs, const absl::Status& status);
@@ -110,6 +112,9 @@ class Batcher {
   int connected_ ABSL_GUARDED_BY(mutex_) = 0;
   // When the last connection was lost.
   SteadyTime down_since_ ABSL_GUARDED_BY(mutex_);
+  // A call has waited in vain for as long as any does: those after it are told
+  // at once.
+  bool given_up_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   absl::BitGen random_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<Worker>> workers_;

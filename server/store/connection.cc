@@ -1,5 +1,6 @@
 #include "server/store/connection.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <libpq-fe.h>
 #include <sys/socket.h>
@@ -195,6 +196,15 @@ absl::Status Connection::Transact(
     statements(transaction);
     transaction.commit();
   });
+}
+
+bool Connection::IsStale() const {
+  char first = 0;
+  const ssize_t length = recv(socket_, &first, 1, MSG_PEEK | MSG_DONTWAIT);
+  if (length < 0) return errno != EAGAIN && errno != EINTR;
+  // What a server may send unasked: a changed setting, a notice. An error is
+  // its farewell; a TLS record cannot be read, and is rare enough.
+  return length == 0 || (first != 'S' && first != 'N' && first != 'A');
 }
 
 void Connection::Cut() {

@@ -44,6 +44,10 @@ class Connection {
   // Runs several statements as one transaction (the migrator).
   absl::Status Transact(absl::FunctionRef<void(pqxx::work&)> statements);
 
+  // Whether the server has hung up while nothing was asked of it, as in a
+  // restart: then nothing needs to be sent to find out.
+  bool IsStale() const;
+
   // From any thread: ends whatever Execute is waiting for, and the connection
   // with it. Nothing is cancelled in the database, where a cancelled wait for a
   // standby would look like success.
