@@ -167,5 +167,25 @@ TEST_F(InterleavingTest, BatchThatHoldsRowsDoesNotGoBackForOthers) {
   EXPECT_EQ(gated.get(), "k1 retry, k3 started");
 }
 
+// An UPDATE that is refused, because another has changed its row meanwhile, has
+// locked the row all the same.
+TEST_F(InterleavingTest, BatchWhoseUpdateWasRefusedDoesNotGoBackEither) {
+  admin_.Run(
+      "SELECT dedupe.begin('acme', 'k3', '', '\\x01', 'a1',"
+      " lease => interval '1 s')");
+  rival_.Run("BEGIN; SELECT " + Begin("a1"));
+  Session second_rival(url_);
+  second_rival.Run(
+      "BEGIN; SELECT dedupe.begin('acme', 'k3', '', '\\x01', 'a1')");
+  auto gated = BeginGated("'k1', 'k3'", "a1");
+  WaitForGated("transactionid");
+  rival_.Run("COMMIT");
+  // It has lost k1 then, and waits for k3.
+  admin_.Run("SELECT FROM dedupe.record WHERE key = 'k1' FOR UPDATE");
+  WaitForGated("transactionid");
+  second_rival.Run("COMMIT");
+  EXPECT_EQ(gated.get(), "k1 retry, k3 retry");
+}
+
 }  // namespace
 }  // namespace dedupe::testing

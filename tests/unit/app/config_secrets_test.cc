@@ -49,7 +49,7 @@ constexpr const char* kMalformed[] = {
 };
 
 std::string WriteFile(const std::string& content) {
-  const std::string path = testing::ScratchDirectory() + "/secret-url";
+  std::string path = testing::ScratchDirectory() + "/secret-url";
   std::ofstream(path) << content;
   return path;
 }

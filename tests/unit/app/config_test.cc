@@ -34,7 +34,8 @@ using ::testing::Pair;
 constexpr char kUrl[] = "host=db.internal dbname=dedupe user=dedupe_server";
 
 // With a database, which every Config needs.
-Loaded Load(std::vector<std::string> arguments, Environment environment = {}) {
+Loaded Load(const std::vector<std::string>& arguments,
+            Environment environment = {}) {
   environment.emplace_back("DEDUPE_DATABASE_URL", kUrl);
   return LoadInChild(arguments, environment);
 }
@@ -60,7 +61,7 @@ MATCHER_P(IsRefusedWith, text, "is refused with: " + std::string(text)) {
 }
 
 std::string Scratch(const std::string& name, const std::string& content) {
-  const std::string path = testing::ScratchDirectory() + "/" + name;
+  std::string path = testing::ScratchDirectory() + "/" + name;
   std::ofstream(path) << content;
   return path;
 }

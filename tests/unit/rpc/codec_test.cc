@@ -22,7 +22,6 @@ namespace {
 
 using ::dedupe::testing::IsOk;
 using ::dedupe::testing::IsRefusal;
-using ::testing::ElementsAre;
 
 constexpr int64_t kInt64Max = std::numeric_limits<int64_t>::max();
 constexpr int64_t kInt64Min = std::numeric_limits<int64_t>::min();

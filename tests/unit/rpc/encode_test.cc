@@ -1,9 +1,9 @@
 // Answers become messages: every outcome with all that it carries, and nothing
 // that the caller has no business to know.
 #include <gmock/gmock.h>
-#include <google/protobuf/util/time_util.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -15,8 +15,6 @@
 
 namespace dedupe {
 namespace {
-
-using google::protobuf::util::TimeUtil;
 
 constexpr int64_t kDecided = 1'700'000'000;
 

@@ -59,16 +59,16 @@ struct TextCase {
   std::string call;
   TextRules rules;
   // Of a call that is valid but for this text.
-  std::function<absl::Status(std::string)> validate;
+  std::function<absl::Status(const std::string&)> validate;
 };
 
 // `field` says where the text goes in a command.
 template <typename Command, typename Field>
 TextCase MakeTextCase(const char* call, const TextRules& rules, Command valid,
                       Field field) {
-  return {call, rules, [valid, field](std::string text) {
+  return {call, rules, [valid, field](const std::string& text) {
             Command command = valid;
-            field(command) = std::move(text);
+            field(command) = text;
             return Validate(command);
           }};
 }

@@ -443,6 +443,7 @@ class WaitersThreadsTest : public ::testing::Test {
 
 TEST_F(WaitersThreadsTest, EverybodyIsWokenExactlyOnce) {
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   for (uint32_t i = 0; i < kThreads; ++i) {
     threads.emplace_back([this, i] { Work(i); });
   }

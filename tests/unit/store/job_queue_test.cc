@@ -260,7 +260,7 @@ TEST_F(JobQueueTest, AnOverLargeJobGoesAlone) {
 
 TEST_F(JobQueueTest, CountsReturnToZero) {
   JobQueue queue(kAmple);
-  for (int i = 0; i < 50; ++i) {
+  for (size_t i = 0; i < 50; ++i) {
     Push(queue, MakeJob(absl::StrCat("k", i % 7), Verb::kBegin, 10 + i));
   }
   PushQuarantined(queue, "q", 1);

@@ -18,7 +18,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
-using ::testing::StartsWith;
 
 constexpr auto kAborted = absl::StatusCode::kAborted;
 constexpr auto kExhausted = absl::StatusCode::kResourceExhausted;

@@ -29,7 +29,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
-using ::testing::IsEmpty;
 using ::testing::MatchesRegex;
 using ::testing::SizeIs;
 using Json = nlohmann::ordered_json;
@@ -222,6 +221,7 @@ TEST_F(LogTest, LinesOfThreadsDoNotMix) {
   {
     const ErrorOutput output;
     std::vector<std::thread> threads;
+    threads.reserve(kThreads);
     for (int i = 0; i < kThreads; ++i) {
       threads.emplace_back([i] {
         for (int line = 0; line < kLines; ++line) {
