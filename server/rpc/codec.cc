@@ -99,9 +99,11 @@ void Put(InProgress&& in_progress, const absl::Time& decided_at,
   v1::InProgress& to = *message.mutable_in_progress();
   *to.mutable_started_at() = ToProto(in_progress.started_at);
   *to.mutable_lease_expires_at() = ToProto(in_progress.lease_expires_at);
+  const absl::Duration left = in_progress.lease_expires_at - decided_at;
+  // Lapsed, with its holder's transaction still open: soon, but not at once.
   *to.mutable_retry_after() =
-      ToProto(std::clamp(in_progress.lease_expires_at - decided_at,
-                         kRetryAfterMin, kRetryAfterMax));
+      ToProto(left > absl::ZeroDuration() ? std::min(left, kRetryAfterMax)
+                                          : kRetryDelay);
 }
 
 void Put(Mismatch&& mismatch, const absl::Time&, v1::BeginResponse& message) {

@@ -47,10 +47,8 @@ inline constexpr int kMetadataBytesMax = 8 * 1024;
 // What an in_progress answer tells callers to wait, unless the lease ends
 // sooner: short, because most work is done within a second.
 inline constexpr absl::Duration kRetryAfterMax = absl::Seconds(1);
-// Never zero: a lease may end this very moment, or have lapsed while its
-// holder's transaction is still open.
-inline constexpr absl::Duration kRetryAfterMin = absl::Microseconds(1);
-// For RESOURCE_EXHAUSTED and UNAVAILABLE.
+// For RESOURCE_EXHAUSTED and UNAVAILABLE, and for a lease that has lapsed while
+// its holder's transaction is still open.
 inline constexpr absl::Duration kRetryDelay = absl::Milliseconds(100);
 
 // For a call that brings no deadline, on top of its `wait`.
