@@ -8,6 +8,7 @@
 --
 -- It leaves the schema payments and the role payments_service behind.
 
+\set ON_ERROR_STOP on
 \pset format unaligned
 \pset tuples_only on
 
