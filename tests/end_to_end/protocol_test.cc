@@ -164,6 +164,16 @@ TEST_F(ProtocolTest, OneKeyLivesThroughEveryOutcome) {
                Integer(anew["fence"]), Seconds(in_progress["retry_after"]));
 }
 
+// The bug: reflection listed the health service and could not describe it.
+TEST_F(ProtocolTest, HealthNeedsNoProtoFile) {
+  for (const char* name : {"", "liveness", "readiness"}) {
+    const GrpcurlReply reply =
+        Call("grpc.health.v1.Health/Check", {{"service", name}});
+    ASSERT_TRUE(reply.ok) << reply.error;
+    EXPECT_EQ(reply.message.at("status"), "SERVING");
+  }
+}
+
 TEST_F(ProtocolTest, ReflectionShowsTheService) {
   EXPECT_THAT(Grpcurl(Shared().server().address()).ListServices(),
               AllOf(HasSubstr("dedupe.v1.DedupeService"),
