@@ -346,9 +346,11 @@ BEGIN
       UNION ALL
       SELECT p FROM unnest(changes) AS p WHERE p <> ALL (changed)
       ORDER BY p);
-    -- But not while this transaction holds rows: to go back for earlier keys
-    -- would be out of order, and could deadlock with another batch.
-    EXIT WHEN cardinality(won_keys) + cardinality(changed) > 0;
+    -- But not a batch that holds rows, which a refused UPDATE does as well as
+    -- one that took place: to go back for earlier keys would be out of order,
+    -- and could deadlock with another batch.
+    EXIT WHEN cardinality(keys) > 1
+      AND cardinality(won_keys) + cardinality(changes) > 0;
   END LOOP;
 
   FOREACH item_position IN ARRAY open_items LOOP
