@@ -227,6 +227,7 @@ TEST_F(BatcherTest, TerminatedSessionsAreReplaced) {
   for (int round = 0; round < 5; ++round) {
     std::atomic<int> down{0};
     std::vector<std::thread> threads;
+    threads.reserve(kConnections);
     for (int i = 0; i < kConnections; ++i) {
       threads.emplace_back([&, key = absl::StrCat("k", round, "-", i)] {
         EXPECT_THAT(
@@ -432,8 +433,10 @@ TEST_F(BatcherTest, ManyThreadsShareFewConnections) {
   for (const int connections : {4, 1}) {
     options_.connections = connections;
     PostgresStore shared(options_);
+    constexpr int kThreads = 64;
     std::vector<std::thread> threads;
-    for (int i = 0; i < 64; ++i) {
+    threads.reserve(kThreads);
+    for (int i = 0; i < kThreads; ++i) {
       threads.emplace_back([&, i] {
         BlockingStore mine(shared);
         for (int round = 0; round < 20; ++round) {

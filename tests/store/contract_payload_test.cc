@@ -16,7 +16,6 @@
 namespace dedupe::testing {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::Eq;
 using ::testing::Optional;
 

@@ -19,7 +19,6 @@
 namespace dedupe::testing {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // A role of the service's own, which may call the five functions and no more.
@@ -45,8 +44,8 @@ GRANT SELECT, INSERT ON public.charge TO payments;
 class DoorTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    database_ = PostgresCluster::Shared().CreateMigratedDatabase();
-    Sql(PostgresCluster::Shared().Url(database_), kService);
+    database = PostgresCluster::Shared().CreateMigratedDatabase();
+    Sql(PostgresCluster::Shared().Url(database), kService);
   }
 
   DoorTest() : service_(ServiceUrl()) {
@@ -54,10 +53,10 @@ class DoorTest : public ::testing::Test {
   }
 
   static std::string ServiceUrl() {
-    return PostgresCluster::Shared().Url(database_, "payments");
+    return PostgresCluster::Shared().Url(database, "payments");
   }
   static std::string AdminUrl() {
-    return PostgresCluster::Shared().Url(database_);
+    return PostgresCluster::Shared().Url(database);
   }
 
   static std::string BeginCall(const std::string& attempt,
@@ -81,7 +80,7 @@ class DoorTest : public ::testing::Test {
   // A transaction that charges and then makes this call: its SQLSTATE.
   std::string ChargeAnd(const std::string& call) {
     service_.Run("BEGIN; INSERT INTO public.charge VALUES (2500)");
-    const std::string sqlstate = service_.Run("SELECT " + call).sqlstate;
+    std::string sqlstate = service_.Run("SELECT " + call).sqlstate;
     service_.Run("COMMIT");
     return sqlstate;
   }
@@ -113,11 +112,11 @@ class DoorTest : public ::testing::Test {
             absl::FromChrono(std::chrono::steady_clock::now() - start)};
   }
 
-  static std::string database_;
+  static std::string database;
   Session service_;
 };
 
-std::string DoorTest::database_;
+std::string DoorTest::database;
 
 // Far below the lock timeouts, far above what a busy machine needs.
 constexpr absl::Duration kAtOnce = absl::Milliseconds(100);
@@ -302,8 +301,10 @@ TEST_F(DoorTest, OneOfTwoRacingBusinessTransactionsCommits) {
     session.Run("SELECT " + CompleteCall("a1", fence));
     session.Run("COMMIT");
   };
+  constexpr int kRivals = 8;
   std::vector<std::thread> threads;
-  for (int i = 0; i < 8; ++i) threads.emplace_back(charge);
+  threads.reserve(kRivals);
+  for (int i = 0; i < kRivals; ++i) threads.emplace_back(charge);
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(Charges(), "1");
   EXPECT_EQ(State(), "completed");

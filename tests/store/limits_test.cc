@@ -61,10 +61,10 @@ auto Refused() {
 class LimitsTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    database_ = PostgresCluster::Shared().CreateMigratedDatabase();
+    database = PostgresCluster::Shared().CreateMigratedDatabase();
   }
 
-  LimitsTest() : session_(PostgresCluster::Shared().Url(database_)) {
+  LimitsTest() : session_(PostgresCluster::Shared().Url(database)) {
     session_.Run("TRUNCATE dedupe.record");
   }
 
@@ -116,11 +116,11 @@ class LimitsTest : public ::testing::Test {
     }
   }
 
-  static std::string database_;
+  static std::string database;
   Session session_;
 };
 
-std::string LimitsTest::database_;
+std::string LimitsTest::database;
 
 TEST_F(LimitsTest, ClientId) {
   ExpectTextBound(&Call::client_id, kClientIdBytesMax);
@@ -247,7 +247,7 @@ TEST_F(LimitsTest, Checkpoint) {
 // An index entry has room for about 2,700 bytes, unless they can be compressed.
 TEST_F(LimitsTest, LongestNamesFitTheIndexWhateverTheyHold) {
   PostgresStore store(
-      {.database_url = PostgresCluster::Shared().Url(database_)});
+      {.database_url = PostgresCluster::Shared().Url(database)});
   std::mt19937 random(7);
   const auto incompressible = [&random](size_t bytes) {
     std::string text;

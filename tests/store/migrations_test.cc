@@ -24,7 +24,6 @@
 namespace dedupe::testing {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -184,6 +183,7 @@ TEST_F(MigrationsTest, ManyMigratorsAtOnceAreOne) {
     std::vector<absl::StatusOr<std::vector<int>>> results(
         kMigrators, absl::UnknownError("not run"));
     std::vector<std::thread> threads;
+    threads.reserve(kMigrators);
     for (auto& result : results) {
       threads.emplace_back(
           [&] { result = Migrate(url, EmbeddedMigrations()); });
@@ -207,8 +207,10 @@ TEST_F(MigrationsTest, CommandMigratesAtOnceWithItself) {
   if (!std::filesystem::exists(DedupeBinary())) {
     GTEST_SKIP() << "this build leaves out the server: " << DedupeBinary();
   }
+  constexpr int kProcesses = 4;
   std::vector<std::unique_ptr<Process>> processes;
-  for (int i = 0; i < 4; ++i) {
+  processes.reserve(kProcesses);
+  for (int i = 0; i < kProcesses; ++i) {
     processes.push_back(std::make_unique<Process>(
         std::vector<std::string>{DedupeBinary(), "migrate"},
         Environment{{"DEDUPE_DATABASE_URL", url_}},
@@ -323,12 +325,15 @@ TEST_F(FreshClusterTest, DownLeavesNothing) {
 // The roles are made by all of them at once.
 TEST_F(FreshClusterTest, ManyDatabasesAreMigratedAtOnce) {
   for (int round = 0; round < 3; ++round) {
+    constexpr int kDatabases = 6;
     std::vector<std::string> urls;
-    for (int i = 0; i < 6; ++i) {
+    urls.reserve(kDatabases);
+    for (int i = 0; i < kDatabases; ++i) {
       urls.push_back(cluster_.Url(cluster_.CreateDatabase()));
     }
     std::vector<absl::Status> statuses(urls.size());
     std::vector<std::thread> threads;
+    threads.reserve(urls.size());
     for (size_t i = 0; i < urls.size(); ++i) {
       threads.emplace_back([&, i] {
         statuses[i] = Migrate(urls[i], EmbeddedMigrations()).status();

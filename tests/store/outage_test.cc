@@ -232,9 +232,11 @@ class PoolerTest : public ::testing::Test {
 
 TEST_F(PoolerTest, TransactionModeIsEnough) {
   PostgresStore store({.database_url = url_, .connections = 16});
+  constexpr int kThreads = 32;
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   std::atomic<int> completed{0};
-  for (int i = 0; i < 32; ++i) {
+  for (int i = 0; i < kThreads; ++i) {
     threads.emplace_back([&, i] {
       BlockingStore calls(store);
       for (int round = 0; round < 63; ++round) {
@@ -251,7 +253,7 @@ TEST_F(PoolerTest, TransactionModeIsEnough) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(completed, 32 * 63);
+  EXPECT_EQ(completed, kThreads * 63);
   // Not more than two sessions did all that.
   EXPECT_LE(
       std::stoi(SqlValue(PostgresCluster::Shared().Url(database_),
@@ -267,9 +269,11 @@ TEST_F(PoolerTest, IsolationIsSetForEachTransaction) {
       absl::StrCat("ALTER ROLE dedupe_server IN DATABASE ", database_,
                    " SET default_transaction_isolation = 'serializable'"));
   PostgresStore store({.database_url = url_, .connections = 8});
+  constexpr int kThreads = 32;
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   std::atomic<int> started{0};
-  for (int i = 0; i < 32; ++i) {
+  for (int i = 0; i < kThreads; ++i) {
     threads.emplace_back([&, i] {
       for (int round = 0; round < 10; ++round) {
         const auto answer = BlockingStore(store).Begin(

@@ -65,6 +65,7 @@ std::vector<std::vector<Result>> Race(
                           Result(absl::UnknownError("not called"))));
   std::barrier barrier(callers);
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<size_t>(callers));
   for (int caller = 0; caller < callers; ++caller) {
     threads.emplace_back([&, caller] {
       for (int key = 0; key < keys; ++key) {

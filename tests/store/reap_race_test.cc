@@ -224,6 +224,7 @@ void CheckCompletions(const History& history,
 
 TEST_F(ReapRaceTest, EveryAnswerIsTrue) {
   std::vector<std::thread> threads;
+  threads.reserve(kCallers + 1);
   for (int caller = 0; caller < kCallers; ++caller) {
     threads.emplace_back([this, caller] { Call(caller); });
   }

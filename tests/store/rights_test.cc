@@ -82,8 +82,8 @@ class RightsTest : public ::testing::TestWithParam<Role> {
  protected:
   static void SetUpTestSuite() {
     PostgresCluster& cluster = PostgresCluster::Shared();
-    database_ = cluster.CreateMigratedDatabase();
-    Sql(cluster.Url(database_),
+    database = cluster.CreateMigratedDatabase();
+    Sql(cluster.Url(database),
         "CREATE ROLE rights_reader LOGIN; GRANT dedupe_reader TO rights_reader;"
         "CREATE ROLE rights_service LOGIN;"
         "GRANT USAGE ON SCHEMA dedupe TO rights_service;"
@@ -95,13 +95,13 @@ class RightsTest : public ::testing::TestWithParam<Role> {
   }
 
   static std::string Url(const std::string& user) {
-    return PostgresCluster::Shared().Url(database_, user);
+    return PostgresCluster::Shared().Url(database, user);
   }
 
-  static std::string database_;
+  static std::string database;
 };
 
-std::string RightsTest::database_;
+std::string RightsTest::database;
 
 TEST_P(RightsTest, ForbiddenStatementsAreRefused) {
   Session session(Url(GetParam().name));

@@ -26,7 +26,7 @@ inline constexpr absl::Duration kLateness = absl::Milliseconds(350);
 class TimedCalls {
  public:
   void Begin(Store& store, BeginCommand command, absl::Duration limit,
-             std::optional<CallScope> scope = std::nullopt) {
+             const std::optional<CallScope>& scope = std::nullopt) {
     store.Begin(std::move(command), scope.value_or(Within(limit)),
                 Noting<BeginAnswer>(limit));
   }
