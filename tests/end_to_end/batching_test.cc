@@ -72,23 +72,27 @@ TEST_F(BatchingTest, ManyCallersShareCommits) {
   }
 }
 
-// No timer holds a call back in the hope of company. A third is for noise.
+// No timer holds a call back in the hope of company: that would show in every
+// round. What shows in some is the machine, so a quarter of the rounds decides.
 TEST_F(BatchingTest, LoneCallerDoesNotPayForIt) {
+  constexpr int kRounds = 9;
   std::vector<double> with;
   std::vector<double> without;
-  for (int round = 0; round < 5; ++round) {
+  std::vector<double> ratios;
+  for (int round = 0; round < kRounds; ++round) {
     with.push_back(absl::ToDoubleMilliseconds(
-        Measure(batching_.server(), 1, absl::Milliseconds(800)).begin_p50));
+        Measure(batching_.server(), 1, absl::Milliseconds(500)).begin_p50));
     without.push_back(absl::ToDoubleMilliseconds(
-        Measure(one_by_one_, 1, absl::Milliseconds(800)).begin_p50));
+        Measure(one_by_one_, 1, absl::Milliseconds(500)).begin_p50));
+    ratios.push_back(with.back() / without.back());
   }
-  const double ratio = Median(with) / Median(without);
+  std::sort(ratios.begin(), ratios.end());
   absl::PrintF(
       "one caller, median Begin: %.3f ms with batching, %.3f ms"
-      " without, %.2f times\n",
-      Median(with), Median(without), ratio);
+      " without; %.2f times, a quarter of the rounds below %.2f\n",
+      Median(with), Median(without), ratios[kRounds / 2], ratios[kRounds / 4]);
   if (kMeasures) {
-    EXPECT_LE(ratio, 1.3);
+    EXPECT_LE(ratios[kRounds / 4], 1.3);
   }
 }
 
