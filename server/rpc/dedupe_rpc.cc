@@ -133,7 +133,8 @@ grpc::ServerUnaryReactor* DedupeRpc::Handle(
       call->Open(DeadlineOf(*context, WaitOf(*command)), IdOf(*command));
   ask(*std::move(command), std::move(scope),
       [call, response](absl::StatusOr<Answer> answer) {
-        if (answer.ok()) {
+        const absl::Status status = answer.status();
+        if (status.ok()) {
           const auto encoded = Encode(*std::move(answer));
           bool own_buffer = false;
           // Of a message that we have built ourselves: it cannot fail.
@@ -141,7 +142,7 @@ grpc::ServerUnaryReactor* DedupeRpc::Handle(
                                        std::decay_t<decltype(encoded)>>(
               encoded, response, &own_buffer);
         }
-        call->Answer(answer.status());
+        call->Answer(status);
       });
   return call;
 }

@@ -22,7 +22,7 @@ class RowReader {
 
   bool ok() const { return ok_; }
 
-  void Skip(int columns) { column_ += columns; }
+  void Skip(pqxx::row::size_type columns) { column_ += columns; }
 
   std::string Text() {
     const pqxx::field field = Next();

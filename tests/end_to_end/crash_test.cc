@@ -166,7 +166,8 @@ TEST(ServerCrashTest, LeasesOutliveTheServerThatGaveThem) {
   for (int key = 0; key < kKeys; ++key) {
     const BeginReply second = client.Begin(request(key, "attempt-2"));
     ASSERT_THAT(second, IsStarted());
-    EXPECT_GT(second.message.started().fence(), leases[key].fence());
+    EXPECT_GT(second.message.started().fence(),
+              leases[static_cast<size_t>(key)].fence());
     EXPECT_THAT(client.Begin(request(key, "attempt-3")), IsInProgress());
   }
 }

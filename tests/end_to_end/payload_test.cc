@@ -20,7 +20,7 @@ constexpr size_t kBodyMax = 256 * 1024;
 class PayloadTest : public StillServingTest {
  protected:
   v1::BeginRequest Begun(int64_t* fence) {
-    const v1::BeginRequest begin = BeginOf(Key(), "attempt-1");
+    v1::BeginRequest begin = BeginOf(Key(), "attempt-1");
     const BeginReply lease = client().Begin(begin);
     EXPECT_THAT(lease, IsStarted());
     *fence = lease.message.started().fence();

@@ -52,7 +52,7 @@ class RaceTest : public EndToEndTest {
 
   // Of neighbours one asks this server and one the other.
   static Client& ClientOf(int caller) {
-    static const auto clients = [] {
+    static const auto kClients = [] {
       auto made = std::make_unique<std::vector<std::unique_ptr<Client>>>();
       for (int i = 0; i < 8; ++i) {
         made->push_back(
@@ -61,7 +61,7 @@ class RaceTest : public EndToEndTest {
       }
       return made;
     }();
-    return *(*clients)[static_cast<size_t>(caller) % clients->size()];
+    return *(*kClients)[static_cast<size_t>(caller) % kClients->size()];
   }
 
   static v1::BeginRequest Request(int round, int caller) {

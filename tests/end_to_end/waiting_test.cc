@@ -80,9 +80,10 @@ class WaitingTest : public EndToEndTest {
 };
 
 double Median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2,
-                   values.end());
-  return values[values.size() / 2];
+  const auto middle =
+      values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
 }
 
 TEST_F(WaitingTest, AllWhoWaitReplayTheWinnersResponse) {
