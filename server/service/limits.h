@@ -51,6 +51,11 @@ inline constexpr absl::Duration kRetryAfterMax = absl::Seconds(1);
 // its holder's transaction is still open.
 inline constexpr absl::Duration kRetryDelay = absl::Milliseconds(100);
 
+// Clients may ping as often as this, to find out whether the server is still
+// there; who does it more often is cut off. The client library pings each 30 s
+// (client/src/client_impl.cc); gRPC's default here, 5 min, would cut it off.
+inline constexpr absl::Duration kPingIntervalMin = absl::Seconds(20);
+
 // For a call that brings no deadline, on top of its `wait`.
 inline constexpr absl::Duration kDeadlineDefault = absl::Seconds(10);
 // Longer ones are cut: nothing here takes longer, and what is never given up

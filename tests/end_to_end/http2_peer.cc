@@ -18,6 +18,7 @@ constexpr uint8_t kData = 0;
 constexpr uint8_t kHeaders = 1;
 constexpr uint8_t kResetStream = 3;
 constexpr uint8_t kSettings = 4;
+constexpr uint8_t kPing = 6;
 constexpr uint8_t kGoAway = 7;
 constexpr uint8_t kEndStream = 1;
 constexpr uint8_t kEndHeaders = 4;
@@ -144,13 +145,15 @@ void Http2Peer::SendData(absl::string_view data, EndStream end) {
   } while (!data.empty());
 }
 
+void Http2Peer::SendPing() { SendFrame(kPing, 0, 0, "keepaliv"); }
+
 Http2Peer::Outcome Http2Peer::Read(absl::Duration limit) {
   Outcome outcome;
   const absl::Time until = absl::Now() + limit;
   while (!call_ended_) {
     if (TakeFrame(outcome)) continue;
     if (!ReadMore(until)) {
-      outcome.connection_was_closed = absl::Now() < until;
+      outcome.connection_was_closed |= absl::Now() < until;
       break;
     }
   }
@@ -190,6 +193,8 @@ bool Http2Peer::TakeFrame(Outcome& outcome) {
 
   if (type == kGoAway) {
     outcome.connection_was_closed = true;
+    // After the last stream's number and the error's.
+    outcome.goodbye = payload.substr(std::min(payload.size(), size_t{8}));
   } else if (stream == kCall) {
     if (type == kData) outcome.data += payload;
     if (type == kHeaders) {

@@ -29,6 +29,8 @@ class Http2Peer {
     // The server ended the call without one, or the whole connection.
     bool stream_was_reset = false;
     bool connection_was_closed = false;
+    // What the server said when it closed the connection.
+    std::string goodbye;
     // The payload of all DATA frames.
     std::string data;
   };
@@ -49,6 +51,7 @@ class Http2Peer {
       const std::vector<std::pair<std::string, std::string>>& more = {},
       EndStream end = EndStream::kNo);
   void SendData(absl::string_view data, EndStream end = EndStream::kYes);
+  void SendPing();
 
   // Reads until the call or the connection has ended, or the time is up.
   Outcome Read(absl::Duration limit = absl::Seconds(5));
