@@ -36,10 +36,11 @@ function(dedupe_proto_library name)
   endforeach()
 
   add_library(${name} STATIC ${sources} ${headers})
-  target_include_directories(${name} SYSTEM PUBLIC "${output_root}")
+  target_include_directories(${name}
+      SYSTEM PUBLIC "$<BUILD_INTERFACE:${output_root}>")
   target_link_libraries(${name}
       PUBLIC gRPC::grpc++ protobuf::libprotobuf
-      PRIVATE dedupe_code_generation)
+      PRIVATE $<BUILD_INTERFACE:dedupe_code_generation>)
 
   add_custom_target(${name}_sources DEPENDS ${sources} ${headers})
   if(NOT TARGET dedupe_generated)
