@@ -1,0 +1,94 @@
+// The ledger's database knows nothing of dedupe: RunOnce keeps the books, and a
+// receipt, committed with the charge, tells the next attempt what became of
+// this one.
+#include "client/examples/payments/charging.h"
+#include "client/examples/payments/ledger.h"
+#include "dedupe/client.h"
+#include "dedupe/receipts.h"
+#include "dedupe/run_once.h"
+
+namespace payments {
+namespace {
+
+using dedupe::client::Attempt;
+using dedupe::client::Client;
+using dedupe::client::CommitWithReceipt;
+using dedupe::client::Done;
+using dedupe::client::ReconcileByReceipt;
+using dedupe::client::Response;
+using dedupe::client::RunOnceOutcome;
+using dedupe::client::RunOnceRequest;
+using dedupe::client::WorkResult;
+
+class ReceiptsDoor : public ChargingDoor {
+ public:
+  ReceiptsDoor(std::unique_ptr<Client> client, const ChargingOptions& options,
+               Faults& faults)
+      : client_(std::move(client)),
+        options_(options),
+        faults_(faults),
+        charging_(options, faults) {}
+
+  absl::StatusOr<RunOnceOutcome> Charge(const KeyedRequest& request) override {
+    RunOnceRequest once;
+    once.client_id = request.client_id;
+    once.key = request.key;
+    once.operation = request.operation;
+    once.fingerprint = request.fingerprint;
+    once.lease = options_.lease;
+    once.ttl = options_.ttl;
+    once.wait = options_.wait;
+    once.stop = options_.stop;
+    once.reconcile = [this](Attempt& attempt) {
+      const std::unique_ptr<pqxx::connection> ledger =
+          OpenLedger(options_.ledger_url);
+      return ReconcileByReceipt(*ledger, attempt.info());
+    };
+    return RunOnce(*client_, once, [this, &request](Attempt& attempt) {
+      return Work(request, attempt);
+    });
+  }
+
+ private:
+  // What it throws, RunOnce takes for Unknown: the card may be authorised.
+  WorkResult Work(const KeyedRequest& request, Attempt& attempt) {
+    const std::unique_ptr<pqxx::connection> ledger =
+        OpenLedger(options_.ledger_url);
+    auto prepared = charging_.Prepare(request, *ledger, [&attempt] {
+      return attempt.lease_left() > absl::ZeroDuration() &&
+             !attempt.stop_token().stop_requested();
+    });
+    if (auto* result = std::get_if<WorkResult>(&prepared)) {
+      return std::move(*result);
+    }
+    pqxx::work transaction(*ledger);
+    Response answer =
+        BookCharge(transaction, request, std::get<ChargeOrder>(prepared));
+    WorkResult result =
+        CommitWithReceipt(transaction, attempt.info(), std::move(answer));
+    if (std::holds_alternative<Done>(result)) {
+      faults_.Reach(FaultPoint::kAfterCommit);
+    }
+    return result;
+  }
+
+  const std::unique_ptr<Client> client_;
+  const ChargingOptions options_;
+  Faults& faults_;
+  Charging charging_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ChargingDoor>> MakeReceiptsDoor(
+    const std::string& dedupe_target, const ChargingOptions& options,
+    Faults& faults) {
+  dedupe::client::ClientOptions client_options;
+  client_options.target = dedupe_target;
+  absl::StatusOr<std::unique_ptr<Client>> client =
+      Client::Create(std::move(client_options));
+  if (!client.ok()) return client.status();
+  return std::make_unique<ReceiptsDoor>(*std::move(client), options, faults);
+}
+
+}  // namespace payments
