@@ -6,7 +6,9 @@
 --
 --   psql --set ON_ERROR_STOP=1 --file docs/examples/sql_door.sql DATABASE
 --
--- It leaves the schema payments and the role payments_service behind.
+-- It leaves the schema door_example and the role door_example_service behind:
+-- DROP SCHEMA door_example CASCADE; DROP OWNED BY door_example_service;
+-- DROP ROLE door_example_service; and its key, until its ttl is over.
 
 \set ON_ERROR_STOP on
 \pset format unaligned
@@ -14,8 +16,8 @@
 
 -- Once: the service's role may call the five functions and touch nothing else
 -- of dedupe.
-CREATE ROLE payments_service LOGIN;
-GRANT USAGE ON SCHEMA dedupe TO payments_service;
+CREATE ROLE door_example_service LOGIN;
+GRANT USAGE ON SCHEMA dedupe TO door_example_service;
 GRANT EXECUTE ON FUNCTION
   dedupe.begin(
     text, text, text, bytea, text, interval, interval, dedupe.lease_policy),
@@ -23,13 +25,13 @@ GRANT EXECUTE ON FUNCTION
   dedupe.extend(text, text, text, bigint, interval, bytea),
   dedupe.release(text, text, text, bigint, boolean),
   dedupe.lookup(text, text)
-TO payments_service;
+TO door_example_service;
 
 -- Its business table. The UNIQUE constraint on what is charged for is the last
 -- line of defence, should a client ever send one order under two keys.
-CREATE SCHEMA payments AUTHORIZATION payments_service;
-SET ROLE payments_service;
-CREATE TABLE payments.charge (
+CREATE SCHEMA door_example AUTHORIZATION door_example_service;
+SET ROLE door_example_service;
+CREATE TABLE door_example.charge (
   order_number text NOT NULL,
   amount_cents bigint NOT NULL,
   CONSTRAINT charge_order_number_key UNIQUE (order_number)
@@ -53,7 +55,7 @@ FROM dedupe.begin(
 -- 2. The work and its completion commit together. complete() raises if the key
 --    is no longer ours, and then nothing of the work can be committed.
 BEGIN;
-INSERT INTO payments.charge VALUES ('A-1001', 2500);
+INSERT INTO door_example.charge VALUES ('A-1001', 2500);
 SELECT 'completed for: ' || (expires_at - completed_at)
 FROM dedupe.complete(
   'acme', '0b3c8c3e-6f0f-4c0e-9a0e-2d0c7b1d9f10', :'attempt_id', :begin_fence,
@@ -77,4 +79,4 @@ FROM dedupe.begin(
 \gset other_
 \echo another request with that key: :other_outcome
 
-SELECT 'charges: ' || count(*) FROM payments.charge;
+SELECT 'charges: ' || count(*) FROM door_example.charge;

@@ -98,7 +98,12 @@ std::string ProofTable(const std::vector<ScenarioResult>& results) {
     holding += result.holds ? 1 : 0;
   }
   absl::StrAppend(&table, std::string(109, '-'), "\n ", holding, " of ",
-                  results.size(), " scenarios hold\n");
+                  results.size(),
+                  " scenarios hold\n\n"
+                  " requests: over HTTP, retries and polls included. rows: of "
+                  "the ledger, all runs together.\n"
+                  " m: a run is one restart; five fall into each round of 200 "
+                  "checkouts.\n");
   return table;
 }
 

@@ -2,6 +2,7 @@
 
 #include <signal.h>
 
+#include <cstdio>
 #include <map>
 #include <memory>
 #include <utility>
@@ -40,6 +41,7 @@ absl::StatusOr<std::unique_ptr<Faults>> Faults::Parse(const std::string& text,
 
 bool Faults::Reach(FaultPoint point) {
   if (point != point_ || left_.fetch_sub(1) <= 0) return false;
+  std::fprintf(stderr, "the fault strikes\n");
   if (action_ == FaultAction::kFail) return true;
   raise(action_ == FaultAction::kKill ? SIGKILL : SIGSTOP);
   return false;

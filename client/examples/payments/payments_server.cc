@@ -170,6 +170,8 @@ int Run() {
     InstallSchema(settings->charging.ledger_url, settings->door);
     return 0;
   }
+  // Says why, if it cannot be reached.
+  OpenLedger(settings->charging.ledger_url);
   if (settings->door == Door::kShared) {
     return Serve(*settings,
                  *MakeSharedDoor(settings->charging, *settings->faults), stop,

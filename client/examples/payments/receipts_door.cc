@@ -1,6 +1,8 @@
 // The ledger's database knows nothing of dedupe: RunOnce keeps the books, and a
 // receipt, committed with the charge, tells the next attempt what became of
 // this one.
+#include <cstdio>
+
 #include "client/examples/payments/charging.h"
 #include "client/examples/payments/ledger.h"
 #include "dedupe/client.h"
@@ -14,7 +16,9 @@ using dedupe::client::Attempt;
 using dedupe::client::Client;
 using dedupe::client::CommitWithReceipt;
 using dedupe::client::Done;
+using dedupe::client::NothingHappened;
 using dedupe::client::ReconcileByReceipt;
+using dedupe::client::Reconciled;
 using dedupe::client::Response;
 using dedupe::client::RunOnceOutcome;
 using dedupe::client::RunOnceRequest;
@@ -42,7 +46,7 @@ class ReceiptsDoor : public ChargingDoor {
     once.reconcile = [this](Attempt& attempt) {
       const std::unique_ptr<pqxx::connection> ledger =
           OpenLedger(options_.ledger_url);
-      return ReconcileByReceipt(*ledger, attempt.info());
+      return Look(*ledger, attempt);
     };
     return RunOnce(*client_, once, [this, &request](Attempt& attempt) {
       return Work(request, attempt);
@@ -50,6 +54,18 @@ class ReceiptsDoor : public ChargingDoor {
   }
 
  private:
+  // What became of the attempts before this one?
+  static Reconciled Look(pqxx::connection& ledger, const Attempt& attempt) {
+    Reconciled found = ReconcileByReceipt(ledger, attempt.info());
+    std::fprintf(stderr, "attempt %d takes over: %s\n",
+                 attempt.info().attempt_number,
+                 std::holds_alternative<Done>(found) ? "found a receipt"
+                 : std::holds_alternative<NothingHappened>(found)
+                     ? "voided the ones before"
+                     : "cannot tell yet");
+    return found;
+  }
+
   // What it throws, RunOnce takes for Unknown: the card may be authorised.
   WorkResult Work(const KeyedRequest& request, Attempt& attempt) {
     const std::unique_ptr<pqxx::connection> ledger =
@@ -66,6 +82,10 @@ class ReceiptsDoor : public ChargingDoor {
         BookCharge(transaction, request, std::get<ChargeOrder>(prepared));
     WorkResult result =
         CommitWithReceipt(transaction, attempt.info(), std::move(answer));
+    if (std::holds_alternative<NothingHappened>(result)) {
+      std::fprintf(stderr, "attempt %d was not to commit\n",
+                   attempt.info().attempt_number);
+    }
     if (std::holds_alternative<Done>(result)) {
       faults_.Reach(FaultPoint::kAfterCommit);
     }

@@ -22,7 +22,7 @@ ABSL_FLAG(absl::Duration, wait, absl::Seconds(2),
 ABSL_FLAG(absl::Duration, lease, absl::Seconds(30),
           "how long a crashed request blocks its key");
 ABSL_FLAG(absl::Duration, ttl, absl::Hours(24), "how long answers are kept");
-ABSL_FLAG(std::vector<std::string>, api_key, {"test-secret:acme"},
+ABSL_FLAG(std::vector<std::string>, api_key, {"test-secret:shop"},
           "SECRET:CLIENT_ID, separated by commas");
 ABSL_FLAG(std::string, downstream_secret, "only-for-trying-this-out",
           "of the keys that the card network gets, at least 16 bytes; the same "

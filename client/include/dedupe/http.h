@@ -18,7 +18,8 @@
 namespace dedupe::client {
 
 inline constexpr char kIdempotencyKeyHeader[] = "Idempotency-Key";
-// "true" on an answer that was stored by an earlier request.
+// "true" on an answer that was stored by an earlier request. Not on the first
+// answer under a key, also where reconciling has found it (Ran::reconciled).
 inline constexpr char kReplayedHeader[] = "Idempotent-Replayed";
 
 enum class HttpProfile {

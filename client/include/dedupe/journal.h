@@ -131,8 +131,10 @@ class Journal {
   absl::StatusOr<Intent> Intend(absl::string_view vessel,
                                 absl::string_view fingerprint = {});
 
-  // The answer is in: nothing will be sent for it again. Settling twice is OK.
-  // On the disk when it returns.
+  // The answer is in: nothing will be sent for it again. Over HTTP, an answer
+  // is any status but 401, 403, 408, 409, 425, 429 and 5xx, which ask for the
+  // same request again, later, or a replay of one (Idempotent-Replayed).
+  // Settling twice is OK. On the disk when it returns.
   absl::Status Settle(absl::string_view vessel);
 
   // What was asked for and not settled, oldest first: what a client sends again
