@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <variant>
 
@@ -60,6 +61,11 @@ absl::Status Check(const CallOptions& options, absl::Duration wait) {
   return CheckRange("wait", wait, absl::ZeroDuration(), kWaitMax);
 }
 
+absl::Status NotUtf8(const std::string& name) {
+  return WithReason(absl::InvalidArgumentError(name + " is not UTF-8"),
+                    "MESSAGE_MALFORMED");
+}
+
 // Protobuf would send a string that is not UTF-8, and whatever is on the way to
 // the server may call it an error of its own, which is worth repeating.
 absl::Status CheckText(const google::protobuf::Message& request) {
@@ -71,9 +77,7 @@ absl::Status CheckText(const google::protobuf::Message& request) {
       continue;
     }
     if (!IsUtf8(request.GetReflection()->GetString(request, &field))) {
-      return WithReason(absl::InvalidArgumentError(
-                            absl::StrCat(field.name(), " is not UTF-8")),
-                        "MESSAGE_MALFORMED");
+      return NotUtf8(field.name());
     }
   }
   return absl::OkStatus();
@@ -102,8 +106,12 @@ absl::StatusOr<Outcome> RefusalOrError(const absl::Status& status) {
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Create(ClientOptions options) {
   if (absl::Status status = Check(options); !status.ok()) return status;
-  return std::unique_ptr<Client>(
-      new Client(std::make_unique<Impl>(std::move(options))));
+  try {
+    return std::unique_ptr<Client>(
+        new Client(std::make_unique<Impl>(std::move(options))));
+  } catch (const std::system_error&) {
+    return absl::ResourceExhaustedError("there is no thread to be had");
+  }
 }
 
 Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -121,6 +129,10 @@ absl::StatusOr<BeginOutcome> Client::Begin(const BeginRequest& request,
 
 absl::StatusOr<CompleteOutcome> Client::Complete(const CompleteRequest& request,
                                                  const CallOptions& options) {
+  for (const Header& header : request.response.headers) {
+    if (!IsUtf8(header.name) || !IsUtf8(header.value))
+      return NotUtf8("a header");
+  }
   auto answer = CheckAndCall<v1::CompleteRequest, v1::CompleteResponse>(
       *impl_, &Impl::Stub::Complete, ToProto(request), absl::ZeroDuration(),
       options);

@@ -84,6 +84,8 @@ Client::Impl::Impl(ClientOptions options)
       stub_(v1::DedupeService::NewStub(MakeChannel(options_))) {}
 
 Client::Impl::~Impl() {
+  // First: until its thread has ended, it may begin another renewal.
+  keeper_.Close();
   std::unique_lock lock(mutex_);
   for (Renewing* renewing : renewals_) renewing->context.TryCancel();
   none_left_.wait(lock, [this] { return renewals_.empty(); });
@@ -139,7 +141,12 @@ absl::StatusOr<std::variant<Answer<Message>, Unknown>> Client::Impl::Call(
         end, SteadyClock::now() + ToSteady(options_.try_timeout + wait));
     verdict = SendOnce(method, request, deadline, options.stop, answer);
     if (verdict.kind == Verdict::Kind::kAnswered) return answer;
-    if (verdict.kind == Verdict::Kind::kRefused) return verdict.status;
+    if (verdict.kind == Verdict::Kind::kRefused) {
+      // Of this sending it is definite; an earlier one may have been carried
+      // out. Only dedupe itself knows of those.
+      if (open.has_value() && ReasonOf(verdict.status).empty()) break;
+      return verdict.status;
+    }
     if (verdict.kind == Verdict::Kind::kOpen) open = verdict.status;
     const auto next = SteadyClock::now() +
                       ToSteady(verdict.retry_delay +

@@ -155,10 +155,8 @@ void EraseHeaders(Response& response, Predicate predicate) {
   });
 }
 
-Response Replayed(Response response) {
-  EraseHeaders(response, [](absl::string_view name) {
-    return absl::EqualsIgnoreCase(name, kReplayedHeader);
-  });
+// In the place of a body that was not kept.
+Response WithABody(Response response) {
   if (response.body_omitted) {
     Response problem = OwnProblem(
         response.code, "body-omitted", "The answer's body was not kept",
@@ -170,6 +168,14 @@ Response Replayed(Response response) {
     response.body = std::move(problem.body);
     response.body_omitted = false;
   }
+  return response;
+}
+
+Response Replayed(Response response) {
+  EraseHeaders(response, [](absl::string_view name) {
+    return absl::EqualsIgnoreCase(name, kReplayedHeader);
+  });
+  response = WithABody(std::move(response));
   response.headers.push_back({kReplayedHeader, "true"});
   return response;
 }
@@ -189,9 +195,9 @@ Response NotRun() {
 struct Answer {
   HttpProfile profile;
 
-  Response operator()(const Ran& ran) const { return ran.response; }
+  Response operator()(const Ran& ran) const { return WithABody(ran.response); }
   Response operator()(const NotRecorded& not_recorded) const {
-    return not_recorded.response;
+    return WithABody(not_recorded.response);
   }
   Response operator()(const Replay& replay) const {
     return Replayed(replay.response);
@@ -320,8 +326,10 @@ WorkResult Settle(Response answer, HttpProfile profile) {
 bool IsStoredHeader(absl::string_view name) {
   static constexpr const char* kNotStored[] = {
       "Set-Cookie",
+      "Set-Cookie2",
       "Authorization",
       "Proxy-Authorization",
+      "Proxy-Authenticate",
       "WWW-Authenticate",
       "Authentication-Info",
       "Cookie",
@@ -329,6 +337,8 @@ bool IsStoredHeader(absl::string_view name) {
       "Connection",
       "Keep-Alive",
       "Transfer-Encoding",
+      "Trailer",
+      "Upgrade",
       "Content-Length",
       kReplayedHeader,
   };

@@ -361,6 +361,11 @@ absl::Status JournalFile::CheckInPlace() const {
 }
 
 JournalFile::Rewritten JournalFile::Rewrite(const Payloads& payloads) {
+  // A second name of the file would go on naming the old content, unlocked.
+  struct stat held = {};
+  if (fstat(data_.number(), &held) != 0 || held.st_nlink != 1) {
+    return Rewritten::kNo;
+  }
   const std::string new_path = path_ + ".new";
   absl::StatusOr<NewFile> made = WriteNewFile(new_path, data_, payloads);
   if (!made.ok() || rename(new_path.c_str(), path_.c_str()) != 0) {

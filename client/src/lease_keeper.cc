@@ -19,13 +19,12 @@ constexpr absl::Duration kMarginMax = absl::Seconds(1);
 struct LeaseKeeper::Lease {
   explicit Lease(Terms its_terms)
       : terms(std::move(its_terms)), holds_until(terms.holds_until) {
-    RenewIn(terms.lease / kRenewalsPerLease);
+    renew_at = In(terms.lease / kRenewalsPerLease);
   }
 
   const Terms terms;
   TimePoint holds_until;
   TimePoint renew_at;
-  bool renewing = false;
   // The work is at its end, or has been told to stop.
   bool ended = false;
   // Where it is in the queue, if it is.
@@ -36,15 +35,17 @@ struct LeaseKeeper::Lease {
         std::min(kMarginMax, terms.lease / kMarginsPerLease);
     return std::min(terms.limit, holds_until - ToSteady(margin));
   }
-  TimePoint due() const {
-    return renewing ? stop_at() : std::min(stop_at(), renew_at);
-  }
-  void RenewIn(absl::Duration pause) {
-    renew_at = SteadyClock::now() + ToSteady(pause);
+  TimePoint due() const { return std::min(stop_at(), renew_at); }
+  TimePoint In(absl::Duration pause) const {
+    return SteadyClock::now() + ToSteady(pause);
   }
 };
 
-LeaseKeeper::~LeaseKeeper() {
+LeaseKeeper::LeaseKeeper() : thread_([this] { Run(); }) {}
+
+LeaseKeeper::~LeaseKeeper() { Close(); }
+
+void LeaseKeeper::Close() {
   {
     std::lock_guard lock(mutex_);
     closing_ = true;
@@ -56,7 +57,6 @@ LeaseKeeper::~LeaseKeeper() {
 std::unique_ptr<LeaseKeeper::Kept> LeaseKeeper::Keep(Terms terms) {
   auto lease = std::make_shared<Lease>(std::move(terms));
   std::lock_guard lock(mutex_);
-  if (!thread_.joinable()) thread_ = std::thread([this] { Run(); });
   Put(lease);
   return std::make_unique<Kept>(*this, std::move(lease));
 }
@@ -99,8 +99,9 @@ void LeaseKeeper::Attend(const std::shared_ptr<Lease>& lease,
     lock.lock();
     return;
   }
-  if (!lease->renewing && now >= lease->renew_at) {
-    lease->renewing = true;
+  if (now >= lease->renew_at) {
+    // Counted from the sending, and whether or not it is answered.
+    lease->renew_at = lease->In(lease->terms.lease / kRenewalsPerLease);
     const TimePoint deadline = lease->stop_at();
     lock.unlock();
     lease->terms.renew(
@@ -113,15 +114,14 @@ void LeaseKeeper::Attend(const std::shared_ptr<Lease>& lease,
 void LeaseKeeper::Settle(const std::shared_ptr<Lease>& lease,
                          const Renewal& renewal) {
   std::unique_lock lock(mutex_);
-  lease->renewing = false;
   if (lease->ended) return;
   switch (renewal.kind) {
     case Renewal::Kind::kRenewed:
       lease->holds_until = std::max(lease->holds_until, renewal.holds_until);
-      lease->RenewIn(lease->terms.lease / kRenewalsPerLease);
       break;
     case Renewal::Kind::kUnanswered:
-      lease->RenewIn(lease->terms.lease / kRetriesPerLease);
+      lease->renew_at = std::min(
+          lease->renew_at, lease->In(lease->terms.lease / kRetriesPerLease));
       break;
     case Renewal::Kind::kLost:
       lease->holds_until = SteadyClock::now();
@@ -144,6 +144,10 @@ LeaseKeeper::TimePoint LeaseKeeper::Kept::holds_until() const {
 void LeaseKeeper::Kept::Renewed(TimePoint holds_until) {
   std::lock_guard lock(keeper_.mutex_);
   lease_->holds_until = std::max(lease_->holds_until, holds_until);
+}
+
+void LeaseKeeper::Kept::Lost() {
+  keeper_.Settle(lease_, {.kind = Renewal::Kind::kLost, .holds_until = {}});
 }
 
 }  // namespace dedupe::client

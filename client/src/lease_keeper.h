@@ -55,13 +55,16 @@ class LeaseKeeper {
   // effect. Thread-safe.
   class Kept;
 
-  LeaseKeeper() = default;
+  // Starts the thread; throws std::system_error if there is none to be had.
+  LeaseKeeper();
   // All leases must have been destroyed.
   ~LeaseKeeper();
   LeaseKeeper(const LeaseKeeper&) = delete;
   LeaseKeeper& operator=(const LeaseKeeper&) = delete;
 
   std::unique_ptr<Kept> Keep(Terms terms);
+  // Begins no renewal afterwards. Idempotent.
+  void Close();
 
  private:
   struct Lease;
@@ -81,7 +84,7 @@ class LeaseKeeper {
   std::condition_variable changed_;
   Queue queue_;
   bool closing_ = false;
-  // Started by the first lease.
+  // Last: it uses the rest.
   std::thread thread_;
 };
 
@@ -94,8 +97,9 @@ class LeaseKeeper::Kept {
   Kept& operator=(const Kept&) = delete;
 
   TimePoint holds_until() const;
-  // The work itself has renewed it.
+  // The work itself has renewed it, or has been told that it is lost.
   void Renewed(TimePoint holds_until);
+  void Lost();
 
  private:
   LeaseKeeper& keeper_;

@@ -19,15 +19,16 @@ namespace {
 
 constexpr char kAlreadyRecorded[] = "DR002";
 constexpr char kLockNotAvailable[] = "55P03";
-
 constexpr char kNoTransaction[] = "25P01";
 
 // Bytes go as hexadecimal text, because libpqxx 6 and 7 have no type for them
 // in common.
 constexpr char kVoid[] =
-    "SELECT outcome, code, headers::text AS headers, "
+    "SELECT outcome, code, "
+    "encode(convert_to(headers::text, 'UTF8'), 'hex') AS headers, "
     "encode(body, 'hex') AS body, body_omitted "
-    "FROM dedupe_receipts.void($1, $2, $3::bigint, "
+    "FROM dedupe_receipts.void(convert_from(decode($1, 'hex'), 'UTF8'), "
+    "convert_from(decode($2, 'hex'), 'UTF8'), $3::bigint, "
     "nullif($4, '')::timestamptz)";
 
 struct Failure {
@@ -121,12 +122,18 @@ std::vector<Header> HeadersFromJson(const std::string& text) {
   return headers;
 }
 
+// A literal of text that is UTF-8, whatever the session's client_encoding is:
+// two sessions with different ones must not have two receipts for one key.
+std::string TextOfSql(absl::string_view utf8) {
+  return absl::StrCat("convert_from(decode('", absl::BytesToHexString(utf8),
+                      "', 'hex'), 'UTF8')");
+}
+
 // As text of SQL, by exec: libpqxx 6.4 runs exec_params in a transaction that
 // is over, too, and then a receipt would be kept without its work. For the same
 // reason the savepoint: PostgreSQL refuses one outside a transaction, such as
 // over a connection that was made anew.
-std::string RecordStatement(const pqxx::transaction_base& transaction,
-                            const AttemptInfo& attempt,
+std::string RecordStatement(const AttemptInfo& attempt,
                             const Response& response) {
   const std::string body =
       response.body_omitted
@@ -136,11 +143,10 @@ std::string RecordStatement(const pqxx::transaction_base& transaction,
   return absl::StrCat(
       "SAVEPOINT dedupe_receipt; RELEASE SAVEPOINT dedupe_receipt; "
       "SELECT dedupe_receipts.record(",
-      transaction.quote(attempt.client_id), ", ",
-      transaction.quote(attempt.key), ", ", attempt.fence, ", ",
-      attempt.taken_over ? "true" : "false", ", ", response.code, ", ",
-      transaction.quote(HeadersToJson(response.headers)), ", ", body, ", ",
-      response.body_omitted ? "true" : "false", ")");
+      TextOfSql(attempt.client_id), ", ", TextOfSql(attempt.key), ", ",
+      attempt.fence, ", ", attempt.taken_over ? "true" : "false", ", ",
+      response.code, ", ", TextOfSql(HeadersToJson(response.headers)),
+      "::jsonb, ", body, ", ", response.body_omitted ? "true" : "false", ")");
 }
 
 Reconciled ReadAnswer(const pqxx::result& answer) {
@@ -153,11 +159,19 @@ Reconciled ReadAnswer(const pqxx::result& answer) {
   }
   Response response;
   response.code = row.at("code").as<int32_t>();
-  response.headers = HeadersFromJson(row.at("headers").as<std::string>());
+  response.headers = HeadersFromJson(
+      absl::HexStringToBytes(row.at("headers").as<std::string>()));
   response.body_omitted = row.at("body_omitted").as<bool>();
   response.body =
       absl::HexStringToBytes(row.at("body").as<std::string>(std::string()));
   return Done{std::move(response)};
+}
+
+// The end of one is a savepoint's, and no commit.
+void RefuseSubtransaction(const pqxx::transaction_base& transaction) {
+  if (dynamic_cast<const pqxx::subtransaction*>(&transaction) != nullptr) {
+    throw pqxx::usage_error("a subtransaction");
+  }
 }
 
 // Of a transaction that is over already, nothing more is to be ended.
@@ -169,22 +183,26 @@ void Abort(pqxx::transaction_base& transaction) {
 
 WorkResult CommitWithReceipt(pqxx::transaction_base& transaction,
                              const AttemptInfo& attempt, Response response) {
-  if (response.body_omitted || response.body.size() > kBodyBytesMax) {
-    response.body_omitted = true;
-    response.body.clear();
+  Response receipt = response;
+  if (receipt.body_omitted || receipt.body.size() > kBodyBytesMax) {
+    receipt.body_omitted = true;
+    receipt.body.clear();
   }
 
   // Before the commit, so that a transaction which has failed is never asked to
   // commit: PostgreSQL answers a COMMIT of one with success, having rolled it
   // back.
   std::optional<Failure> failure = CatchFailure([&] {
-    transaction.exec(RecordStatement(transaction, attempt, response));
+    RefuseSubtransaction(transaction);
+    transaction.exec(RecordStatement(attempt, receipt));
   });
   if (failure.has_value()) {
     Abort(transaction);
-    // What was committed then was another transaction than this.
+    // Then another transaction than this has written a receipt, or is about to:
+    // maybe this very attempt's, of which it has not heard.
     if (failure->kind == Failure::Kind::kMisuse ||
-        failure->sqlstate == kAlreadyRecorded) {
+        failure->sqlstate == kAlreadyRecorded ||
+        failure->sqlstate == kLockNotAvailable) {
       return Unknown{ToStatus(*failure)};
     }
     return NothingHappened{};
@@ -211,7 +229,8 @@ Reconciled ReconcileByReceipt(pqxx::connection& connection,
     // looking again.
     transaction.exec("SET TRANSACTION ISOLATION LEVEL READ COMMITTED");
     reconciled = ReadAnswer(transaction.exec_params(
-        kVoid, attempt.client_id, attempt.key, attempt.fence, first_seen_at));
+        kVoid, absl::BytesToHexString(attempt.client_id),
+        absl::BytesToHexString(attempt.key), attempt.fence, first_seen_at));
     // Until then the void marker keeps nobody out.
     transaction.commit();
   });

@@ -22,10 +22,17 @@ namespace {
 constexpr absl::Duration kWaitMax = absl::Minutes(15);
 // The server's own bound for one Begin.
 constexpr absl::Duration kServerWaitMax = absl::Seconds(30);
+// Somebody wants to be done: what takes longer is left to the lease.
+constexpr absl::Duration kGiveBackTimeout = absl::Seconds(1);
 constexpr absl::Duration kWorkLimitMin = absl::Milliseconds(1);
 constexpr absl::Duration kWorkLimitMax = absl::Hours(24);
 
-absl::Status Check(const RunOnceRequest& request) {
+absl::Status Stopped() {
+  return absl::CancelledError("asked to stop before the work began");
+}
+
+absl::Status Check(const RunOnceRequest& request, const Work& work) {
+  if (!work) return absl::InvalidArgumentError("there is no work");
   if (request.wait < absl::ZeroDuration() || request.wait > kWaitMax) {
     return absl::InvalidArgumentError("wait is not between 0 and 15 min");
   }
@@ -34,6 +41,7 @@ absl::Status Check(const RunOnceRequest& request) {
     return absl::InvalidArgumentError(
         "work_limit is not between 1 ms and 24 h");
   }
+  if (request.stop.stop_requested()) return Stopped();
   return absl::OkStatus();
 }
 
@@ -60,14 +68,18 @@ class RunningAttempt : public Attempt {
   }
 
   absl::Status SaveCheckpoint(absl::string_view checkpoint) override {
-    const absl::StatusOr<ExtendOutcome> outcome =
-        client_.Extend({.client_id = info_.client_id,
-                        .key = info_.key,
-                        .attempt_id = info_.attempt_id,
-                        .fence = info_.fence,
-                        .lease = request_.lease,
-                        .checkpoint = std::string(checkpoint)},
-                       {.timeout = request_.timeout, .stop = request_.stop});
+    if (checkpoint.empty()) {
+      return absl::InvalidArgumentError("the checkpoint is empty");
+    }
+    const absl::StatusOr<ExtendOutcome> outcome = client_.Extend(
+        {.client_id = info_.client_id,
+         .key = info_.key,
+         .attempt_id = info_.attempt_id,
+         .fence = info_.fence,
+         .lease = request_.lease,
+         .checkpoint = std::string(checkpoint)},
+        // Also after the work was asked to stop: then it is wanted most.
+        {.timeout = request_.timeout});
     if (!outcome.ok()) return outcome.status();
     if (const auto* extended = std::get_if<Extended>(&*outcome)) {
       kept_->Renewed(extended->holds_until);
@@ -76,6 +88,7 @@ class RunningAttempt : public Attempt {
     if (const auto* unknown = std::get_if<Unknown>(&*outcome)) {
       return absl::UnavailableError(unknown->status.message());
     }
+    kept_->Lost();
     return absl::FailedPreconditionError("the lease is lost");
   }
 
@@ -126,7 +139,8 @@ class Run {
     return {.timeout = request_.timeout, .stop = {}};
   }
 
-  absl::StatusOr<BeginOutcome> BeginOnce(absl::Duration wait);
+  absl::StatusOr<BeginOutcome> BeginOnce(absl::Duration wait,
+                                         const CallOptions& options);
   // Asks again for as long as the request would wait.
   absl::StatusOr<BeginOutcome> BeginAndWait();
   absl::StatusOr<RunOnceOutcome> Start(const Started& started,
@@ -138,6 +152,9 @@ class Run {
   RunOnceOutcome Store(Response response, int64_t fence, bool reconciled);
   // This attempt has changed nothing.
   void Free(int64_t fence);
+  // After a Begin that was broken off: frees what it may have been granted.
+  // False if that is not known.
+  bool GiveBack();
 
   Client& client_;
   const RunOnceRequest& request_;
@@ -145,7 +162,8 @@ class Run {
   SteadyClock::time_point asked_at_;
 };
 
-absl::StatusOr<BeginOutcome> Run::BeginOnce(absl::Duration wait) {
+absl::StatusOr<BeginOutcome> Run::BeginOnce(absl::Duration wait,
+                                            const CallOptions& options) {
   asked_at_ = SteadyClock::now();
   return client_.Begin({.client_id = request_.client_id,
                         .key = request_.key,
@@ -156,7 +174,7 @@ absl::StatusOr<BeginOutcome> Run::BeginOnce(absl::Duration wait) {
                         .ttl = request_.ttl,
                         .wait = wait,
                         .on_lease_expiry = request_.on_lease_expiry},
-                       Options());
+                       options);
 }
 
 absl::StatusOr<BeginOutcome> Run::BeginAndWait() {
@@ -166,7 +184,7 @@ absl::StatusOr<BeginOutcome> Run::BeginAndWait() {
     const absl::Duration left = std::max(
         absl::ZeroDuration(), absl::FromChrono(end - SteadyClock::now()));
     absl::StatusOr<BeginOutcome> outcome =
-        BeginOnce(std::min(left, kServerWaitMax));
+        BeginOnce(std::min(left, kServerWaitMax), Options());
     if (!outcome.ok()) return outcome;
     const auto* in_progress = std::get_if<InProgress>(&*outcome);
     if (in_progress == nullptr) return outcome;
@@ -198,6 +216,10 @@ absl::StatusOr<RunOnceOutcome> Run::operator()(const Work& work) {
   if (const auto* started = std::get_if<Started>(&*begun)) {
     return Start(*started, work);
   }
+  if (std::holds_alternative<Unknown>(*begun) &&
+      request_.stop.stop_requested() && GiveBack()) {
+    return Stopped();
+  }
   return std::visit(ToRunOnceOutcome(), *begun);
 }
 
@@ -222,11 +244,13 @@ absl::StatusOr<RunOnceOutcome> Run::Start(const Started& started,
   if (!IsShort(started)) return Hold(started, work);
   // The time that was waited for another attempt counts as if the lease had
   // been held all along. Its holder's own Begin, repeated, renews it.
-  const absl::StatusOr<BeginOutcome> again = BeginOnce(absl::ZeroDuration());
-  if (!again.ok()) return again.status();
-  if (const auto* renewed = std::get_if<Started>(&*again)) {
-    return Hold(*renewed, work);
+  const absl::StatusOr<BeginOutcome> again =
+      BeginOnce(absl::ZeroDuration(), Options());
+  if (again.ok() && std::holds_alternative<Started>(*again)) {
+    return Hold(std::get<Started>(*again), work);
   }
+  Free(started.fence);
+  if (!again.ok()) return again.status();
   return std::visit(ToRunOnceOutcome(), *again);
 }
 
@@ -239,7 +263,7 @@ absl::StatusOr<RunOnceOutcome> Run::Hold(const Started& started,
                                          const Work& work) {
   if (request_.stop.stop_requested()) {
     Free(started.fence);
-    return absl::CancelledError("asked to stop before the work began");
+    return Stopped();
   }
   if (started.holds_until <= SteadyClock::now()) {
     Free(started.fence);
@@ -255,7 +279,7 @@ absl::StatusOr<RunOnceOutcome> Run::Hold(const Started& started,
                           .checkpoint = started.checkpoint,
                           .first_seen_at = {}},
                          started);
-  if (started.taken_over && request_.reconcile) {
+  if (started.taken_over) {
     WorkResult traces = LookForTraces(attempt);
     if (auto* done = std::get_if<Done>(&traces)) {
       return Store(std::move(done->response), started.fence, true);
@@ -264,6 +288,11 @@ absl::StatusOr<RunOnceOutcome> Run::Hold(const Started& started,
       // The next attempt is still told that it takes over, and looks again.
       Free(started.fence);
       return *std::move(unknown);
+    }
+    // To look may have taken longer than the lease.
+    if (attempt.stop_token().stop_requested()) {
+      Free(started.fence);
+      return Unknown{absl::UnavailableError("the lease may have lapsed")};
     }
   }
   WorkResult result = Guarded(work, attempt);
@@ -281,10 +310,14 @@ WorkResult Run::LookForTraces(RunningAttempt& attempt) {
   const absl::StatusOr<Record> record =
       client_.Lookup(request_.client_id, request_.key, Options());
   if (!record.ok()) return Unknown{record.status()};
-  if (!record->created_at.has_value()) {
+  // A fence is no older than its record: a younger one is another's, who has
+  // begun the key anew after this one's had expired.
+  if (!record->created_at.has_value() ||
+      absl::ToUnixMicros(*record->created_at) > attempt.info().fence) {
     return Unknown{absl::FailedPreconditionError("the record is gone")};
   }
   attempt.set_first_seen_at(*record->created_at);
+  if (!request_.reconcile) return NothingHappened{};
   return Guarded(request_.reconcile, attempt);
 }
 
@@ -320,13 +353,29 @@ RunOnceOutcome Run::Store(Response response, int64_t fence, bool reconciled) {
     request.response.body.clear();
     request.response.body_omitted = true;
   }
-  const absl::StatusOr<CompleteOutcome> outcome =
+  absl::StatusOr<CompleteOutcome> outcome =
       client_.Complete(request, SettleOptions());
+  if (absl::IsInvalidArgument(outcome.status())) {
+    // A header that the server does not keep. Better without what breaks its
+    // bounds than a key whose work is done and would be begun again.
+    request.response = {.code = response.code, .body_omitted = true};
+    outcome = client_.Complete(request, SettleOptions());
+  }
   if (!outcome.ok()) {
     return NotRecorded{.response = std::move(response),
                        .status = outcome.status()};
   }
   return std::visit(ToStored{std::move(response), reconciled}, *outcome);
+}
+
+bool Run::GiveBack() {
+  const absl::StatusOr<BeginOutcome> begun =
+      BeginOnce(absl::ZeroDuration(), {.timeout = kGiveBackTimeout});
+  if (!begun.ok() || std::holds_alternative<Unknown>(*begun)) return false;
+  if (const auto* started = std::get_if<Started>(&*begun)) {
+    Free(started->fence);
+  }
+  return true;
 }
 
 void Run::Free(int64_t fence) {
@@ -345,7 +394,7 @@ void Run::Free(int64_t fence) {
 absl::StatusOr<RunOnceOutcome> RunOnce(Client& client,
                                        const RunOnceRequest& request,
                                        const Work& work) {
-  if (absl::Status status = Check(request); !status.ok()) return status;
+  if (absl::Status status = Check(request, work); !status.ok()) return status;
   return Run(client, request)(work);
 }
 

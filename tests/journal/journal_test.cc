@@ -326,6 +326,22 @@ TEST_F(RewriteTest, FileStaysSmall) {
   EXPECT_GT(churned_, 1000);
 }
 
+// A second name would go on naming the old content, with a lock of its own: two
+// journals, and two keys for one intent.
+TEST_F(RewriteTest, FileWithASecondNameStaysInPlace) {
+  const auto journal = Open();
+  const std::string second = path_ + ".second";
+  std::filesystem::create_hard_link(path_, second);
+  for (int i = 0; i < 1000; ++i) {
+    const std::string vessel = absl::StrCat("v", i);
+    ASSERT_TRUE(journal->Intend(vessel).ok());
+    ASSERT_TRUE(journal->Settle(vessel).ok());
+  }
+  EXPECT_EQ(std::filesystem::hard_link_count(path_), 2U);
+  EXPECT_EQ(Journal::Open(second).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
 TEST_F(RewriteTest, PendingIntentsAreKeptInOrder) {
   std::vector<std::string> keys;
   {

@@ -352,14 +352,6 @@ TEST_F(ReceiptsTest, LargestBodyIsKept) {
   EXPECT_THAT(Reconcile(Takeover(2)), IsDone(response));
 }
 
-TEST_F(ReceiptsTest, TooLargeBodyIsOmitted) {
-  Response omitted = Answer("");
-  omitted.body_omitted = true;
-  const std::string body(client::kBodyBytesMax + 1, 'x');
-  ASSERT_THAT(ChargeAndCommit(Attempt(1), Answer(body)), IsDone(omitted));
-  EXPECT_THAT(Reconcile(Takeover(2)), IsDone(omitted));
-}
-
 // --- Reconciling -------------------------------------------------------------
 
 TEST_F(ReceiptsTest, LaterTakeoverReplacesTheMarker) {

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <exception>
 #include <memory>
@@ -15,6 +16,8 @@
 
 #include "absl/flags/usage.h"
 #include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "client/examples/payments/charging.h"
 #include "client/examples/payments/command_line.h"
 #include "client/examples/payments/ledger.h"
@@ -38,6 +41,7 @@ constexpr size_t kBodyBytesMax = 64 * 1024;
 // Requests at one time; the others queue. Each may hold two connections to the
 // database.
 constexpr size_t kThreads = 32;
+constexpr absl::Duration kStopPoll = absl::Milliseconds(1);
 
 std::vector<std::string> ValuesOf(const httplib::Request& request,
                                   const char* name) {
@@ -139,13 +143,17 @@ int Serve(const Settings& settings, ChargingDoor& door, std::stop_source& stop,
   std::printf("listening on %s:%d\n", settings.host.c_str(), port);
   std::fflush(stdout);
 
+  std::atomic<bool> over = false;
   std::thread end([&] {
     int signal = 0;
     sigwait(&ending, &signal);
     stop.request_stop();
+    // Before it listens, to stop it is without effect.
+    while (!server.is_running() && !over) absl::SleepFor(kStopPoll);
     server.stop();
   });
   const bool served = server.listen_after_bind();
+  over = true;
   // To the process: this thread has the signal blocked.
   if (!served) kill(getpid(), SIGTERM);
   end.join();

@@ -116,8 +116,13 @@ bool IsWorthRetrying(const Answer& answer) {
   // Stored: it is the last word, whatever its status.
   if (answer.replayed) return false;
   if (answer.status == 409) return answer.retry_after.has_value();
-  return answer.status == 425 || answer.status == 429 || answer.status >= 500;
+  return answer.status == 408 || answer.status == 425 || answer.status == 429 ||
+         answer.status >= 500;
 }
+
+// An answer about who is asking says nothing about the charge, which an earlier
+// try may have made: asked again when that is mended.
+bool IsForSomebodyElse(int status) { return status == 401 || status == 403; }
 
 // Full jitter, so that the retries of many shops do not come in step.
 absl::Duration Backoff(int tries) {
@@ -138,7 +143,8 @@ int AskUntilAnswered(const Intent& intent, const std::string& key_header,
   const int tries_max = absl::GetFlag(FLAGS_tries);
   for (int tries = 1; tries <= tries_max; ++tries) {
     const std::optional<Answer> answer = SendOnce(key_header, body);
-    if (answer.has_value() && !IsWorthRetrying(*answer)) {
+    if (answer.has_value() && !IsWorthRetrying(*answer) &&
+        !IsForSomebodyElse(answer->status)) {
       const absl::Status settled = journal.Settle(intent.vessel);
       // The answer is right all the same; the next start asks again.
       if (!settled.ok()) {
@@ -147,6 +153,7 @@ int AskUntilAnswered(const Intent& intent, const std::string& key_header,
       Print(intent, *answer, tries);
       return kAnswered;
     }
+    if (answer.has_value() && IsForSomebodyElse(answer->status)) break;
     if (tries == tries_max) break;
     absl::Duration pause = Backoff(tries);
     if (answer.has_value() && answer->retry_after.has_value()) {

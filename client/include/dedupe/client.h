@@ -123,7 +123,8 @@ struct CallOptions {
 class Client {
  public:
   // Connects only when it is first called. Errors: kInvalidArgument for an
-  // option out of its bounds, or a target that is empty.
+  // option out of its bounds, or a target that is empty; kResourceExhausted if
+  // the system has no thread for it.
   static absl::StatusOr<std::unique_ptr<Client>> Create(ClientOptions options);
 
   ~Client();

@@ -71,13 +71,15 @@ bool IsFinal(int status, HttpProfile profile);
 WorkResult Settle(Response answer, HttpProfile profile);
 
 // False for what belongs to one exchange or one person and must not be stored:
-// Set-Cookie, Authorization, Proxy-Authorization, WWW-Authenticate,
-// Authentication-Info, Cookie, Date, Connection, Keep-Alive, Transfer-Encoding,
-// Content-Length, Idempotent-Replayed.
+// Set-Cookie and Set-Cookie2, Authorization, Proxy-Authorization,
+// WWW-Authenticate, Proxy-Authenticate, Authentication-Info, Cookie, Date,
+// Connection, Keep-Alive, Upgrade, Trailer, Transfer-Encoding, Content-Length,
+// Idempotent-Replayed.
 bool IsStoredHeader(absl::string_view name);
 
 // The answer:
-//   Ran, NotRecorded  the response
+//   Ran, NotRecorded  the response (found by reconciling without its body:
+//                     as Replay, but for Idempotent-Replayed)
 //   Replay            the response with Idempotent-Replayed: true; if its body
 //                     was omitted, its status and headers, without those that
 //                     describe the body, with a problem body

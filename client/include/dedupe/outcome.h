@@ -91,6 +91,8 @@ struct Released {
 };
 
 // The record did not allow it: nothing was changed, and repeating is of no use.
+// Where an answer was lost and the call repeated, an earlier sending may have
+// done its work before the record came to this.
 struct Refused {
   enum class Reason {
     // Another attempt has taken the key over, or it was released.
@@ -159,7 +161,7 @@ struct Ran {
 };
 
 // The work said NothingHappened; the key is free, at the latest when its lease
-// has lapsed.
+// has lapsed. (Under kHold it may then be in doubt: if Release was not heard.)
 struct Freed {
   std::optional<Response> answer = {};
 };
@@ -169,8 +171,7 @@ struct Freed {
 struct NotRecorded {
   Response response;
   // Why: that another attempt has taken over (kFailedPrecondition: it may have
-  // acted too), that the response breaks a bound of the server
-  // (kInvalidArgument), or what Complete's last try came to.
+  // acted too), or what Complete's last try came to.
   absl::Status status;
 };
 
@@ -214,8 +215,9 @@ struct AttemptInfo {
   int32_t attempt_number = 0;
   bool taken_over = false;
   std::string checkpoint = {};
-  // When this record began its life. Set if taken_over. What bears an older
-  // date belongs to a record of the same key that has expired.
+  // When this record began its life. Set if taken_over, before the work runs.
+  // What bears an older date belongs to a record of the same key that has
+  // expired.
   std::optional<absl::Time> first_seen_at = {};
 };
 

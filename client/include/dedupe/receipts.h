@@ -9,6 +9,9 @@
 // never commit. Either way the answer is definite, and there is one business
 // commit.
 //
+// They do not help where dedupe loses its record, by a failover that loses
+// commits or a restored backup: a key that is new to dedupe is a new request.
+//
 // The table and its functions are plain SQL, for the service's own database and
 // for any language: receipts.up.sql, installed in share/dedupe, and its
 // comments.
@@ -42,9 +45,13 @@ namespace dedupe::client {
 //                    database refused (a constraint, a serialization failure)
 //   Unknown          the connection broke during the commit, and the next
 //                    attempt will find out; or the key has a receipt of this
-//                    record already (kAlreadyExists), which the next attempt
+//                    record already (kAlreadyExists), or another transaction
+//                    is about to write one (kAborted), which the next attempt
 //                    will find; or the transaction was not open
-// A body over kBodyBytesMax is left out of the receipt (body_omitted).
+//
+// Once for each attempt: after Unknown, return it. Not for a subtransaction,
+// whose end is no commit (Unknown, nothing committed). A body over
+// kBodyBytesMax is left out of the receipt (body_omitted).
 WorkResult CommitWithReceipt(pqxx::transaction_base& transaction,
                              const AttemptInfo& attempt, Response response);
 

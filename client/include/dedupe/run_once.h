@@ -35,7 +35,7 @@ class Attempt {
   // Begin or Extend that was answered. Zero if it may have lapsed.
   virtual absl::Duration lease_left() const = 0;
   // What the next attempt shall know if this one fails: its info().checkpoint.
-  // At most 4 KiB; replaces the last. Errors: those of Client;
+  // 1 byte to 4 KiB; replaces the last. Errors: those of Client;
   // kFailedPrecondition if the lease is lost; kUnavailable if the answer never
   // came.
   virtual absl::Status SaveCheckpoint(absl::string_view checkpoint) = 0;
@@ -83,14 +83,17 @@ struct RunOnceRequest {
 
 // Begins; if it is this attempt's turn, runs the work, and settles as it says:
 // Done completes, NothingHappened releases, Unknown does neither. A response
-// whose body is over kBodyBytesMax is completed without it (body_omitted).
+// whose body is over kBodyBytesMax is completed without it (body_omitted), one
+// that breaks another bound of the server (a control character in a header)
+// with its code alone: else the work, which is done, would be begun again.
 //
 // What survives a crash of this process: nothing but what the server and the
 // work have stored. The key's lease lapses, and the next call takes over and
 // reconciles.
 //
 // An error means that the work was not run. Beside those of Client:
-//   kInvalidArgument  one of this request's own bounds is broken
+//   kInvalidArgument  one of this request's own bounds is broken, or there is
+//                     no work
 //   kUnavailable      the lease had lapsed before its grant was heard of
 //   kCancelled        it was to stop (RunOnceRequest::stop) before the work
 //   began

@@ -264,6 +264,25 @@ TEST_F(CallsTest, OverloadAfterALostAnswerIsUnknown) {
       library().Begin(BeginOf(Key()), {.timeout = absl::Milliseconds(700)}));
 }
 
+// The first sending was carried out; the second is turned away by something on
+// the way, which knows nothing of the first.
+TEST_F(CallsTest, RefusalOfOthersAfterALostAnswerIsUnknown) {
+  const dd::BeginRequest begin = BeginOf(Key());
+  const auto started = Expect<dd::Started>(library().Begin(begin));
+  relay().Set([](const std::string&, int n) {
+    RelayServer::Fate fate;
+    if (n == 1) {
+      fate.instead_of_answer = {grpc::StatusCode::UNAVAILABLE, "cut"};
+    } else {
+      fate.instead_of_call = {grpc::StatusCode::PERMISSION_DENIED, "a proxy's"};
+    }
+    return fate;
+  });
+  EXPECT_EQ(Expect<dd::Unknown>(library().Complete(CompleteOf(begin, started)))
+                .status.code(),
+            absl::StatusCode::kUnavailable);
+}
+
 // A newer server's outcome: not to be taken for any that is known.
 TEST_F(CallsTest, OutcomeOfAnUnknownKindIsUnknownAndNotRepeated) {
   relay().Set([](const std::string&, int) {

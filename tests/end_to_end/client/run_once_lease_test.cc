@@ -247,15 +247,18 @@ TEST_F(RunOnceLeaseTest, StopHandsTheKeyOver) {
                               }));
 }
 
-TEST_F(RunOnceLeaseTest, StopBeforeTheWorkDoesNotRunIt) {
+// A stop in the middle of Begin leaves no lease behind: under HOLD the key
+// would be in doubt, though nothing ran.
+TEST_F(RunOnceLeaseTest, StopDuringBeginGivesTheKeyBack) {
   std::stop_source stop;
   dd::RunOnceRequest request = RequestOf(Key(), absl::Seconds(60));
+  request.on_lease_expiry = dd::OnLeaseExpiry::kHold;
   request.stop = stop.get_token();
-  relay().Set([&](const std::string& method, int) {
+  relay().Set([&](const std::string& method, int n) {
     RelayServer::Fate fate;
-    if (method == "Begin") {
+    if (method == "Begin" && n == 1) {
       fate.change_answer = [&](auto&) { stop.request_stop(); };
-      fate.delay_of_answer = absl::Milliseconds(100);
+      fate.delay_of_answer = absl::Seconds(5);
     }
     return fate;
   });
@@ -264,8 +267,36 @@ TEST_F(RunOnceLeaseTest, StopBeforeTheWorkDoesNotRunIt) {
         ADD_FAILURE() << "it was told to stop";
         return dd::NothingHappened{};
       });
-  // The answer of Begin was not waited for either.
-  Expect<dd::Unknown>(outcome);
+  EXPECT_EQ(outcome.status().code(), absl::StatusCode::kCancelled);
+  const auto record = library().Lookup("acme", Key());
+  ASSERT_TRUE(record.ok()) << record.status();
+  EXPECT_EQ(record->state, dd::RecordState::kReleased);
+}
+
+TEST_F(RunOnceLeaseTest, StopBeforeBeginSendsNothing) {
+  std::stop_source stop;
+  stop.request_stop();
+  dd::RunOnceRequest request = RequestOf(Key(), absl::Seconds(60));
+  request.stop = stop.get_token();
+  const auto outcome =
+      dd::RunOnce(library(), request, [](dd::Attempt&) -> dd::WorkResult {
+        ADD_FAILURE() << "it was told to stop";
+        return dd::NothingHappened{};
+      });
+  EXPECT_EQ(outcome.status().code(), absl::StatusCode::kCancelled);
+  EXPECT_THAT(relay().seen(), IsEmpty());
+}
+
+TEST_F(RunOnceLeaseTest, CheckpointIsSavedAfterTheStopToo) {
+  std::stop_source stop;
+  dd::RunOnceRequest request = RequestOf(Key(), absl::Seconds(60));
+  request.stop = stop.get_token();
+  Expect<dd::Unknown>(dd::RunOnce(
+      library(), request, [&](dd::Attempt& attempt) -> dd::WorkResult {
+        stop.request_stop();
+        EXPECT_TRUE(attempt.SaveCheckpoint("so far").ok());
+        return dd::Unknown{absl::CancelledError("told to end")};
+      }));
 }
 
 // What was waited for another attempt counts as if the lease had been held all

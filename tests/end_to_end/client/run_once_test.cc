@@ -188,6 +188,8 @@ TEST_F(RunOnceTest, RefusedRequestIsNotRun) {
   request.wait = absl::Minutes(16);
   EXPECT_EQ(RunOnce(request, SayingDone()).status().code(),
             absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(RunOnce(RequestOf(Key()), nullptr).status().code(),
+            absl::StatusCode::kInvalidArgument);
   request = RequestOf(Key());
   request.work_limit = absl::ZeroDuration();
   EXPECT_EQ(RunOnce(request, SayingDone()).status().code(),
@@ -254,22 +256,22 @@ TEST_F(RunOnceTest, DoneThatIsNeverAcknowledgedIsNotRecorded) {
   EXPECT_THAT(relay().seen("Release"), IsEmpty());
 }
 
-// The work was done, and its result cannot be stored: the next attempt must
-// look, not run.
-TEST_F(RunOnceTest, ResponseThatIsRefusedIsNotRecordedAndNotReleased) {
-  dd::Response bad = ResponseOf("done");
-  bad.headers = {{"name", "two\nlines"}};
-  const auto not_recorded =
-      Expect<dd::NotRecorded>(RunOnce(Short(Key()), Saying(dd::Done{bad})));
-  EXPECT_EQ(not_recorded.status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(dd::ReasonOf(not_recorded.status), "HEADER_VALUE_CHARACTERS");
-  EXPECT_EQ(not_recorded.response, bad);
+// The work was done. A key that stayed without its response would be begun
+// again when the lease has lapsed, and once more, and once more.
+TEST_F(RunOnceTest, ResponseThatIsRefusedIsStoredWithoutWhatBreaksTheBound) {
+  for (const std::string value : {"two\nlines", "a\ttab", "\xff"}) {
+    const std::string key = Key(std::to_string(value.size()));
+    dd::Response bad = ResponseOf("done");
+    bad.headers = {{"name", value}};
+    EXPECT_EQ(
+        Expect<dd::Ran>(RunOnce(Short(key), Saying(dd::Done{bad}))).response,
+        bad);
+    const auto replay = Expect<dd::Replay>(RunOnce(Short(key), SayingDone()));
+    EXPECT_EQ(replay.response,
+              (dd::Response{.code = 201, .body_omitted = true}));
+  }
+  EXPECT_EQ(runs_, 3);
   EXPECT_THAT(relay().seen("Release"), IsEmpty());
-  absl::SleepFor(absl::Milliseconds(350));
-  dd::RunOnceRequest next = RequestOf(Key());
-  next.reconcile = [](dd::Attempt&) { return dd::Done{ResponseOf("found")}; };
-  EXPECT_TRUE(Expect<dd::Ran>(RunOnce(next, SayingDone())).reconciled);
-  EXPECT_EQ(runs_, 1);
 }
 
 TEST_F(RunOnceTest, BodyOverTheLimitIsOmitted) {
@@ -339,6 +341,72 @@ TEST_F(RunOnceTest, TakeoverThatCannotTellIsNotRunAndIsTriedAgain) {
   EXPECT_TRUE(Expect<dd::Ran>(RunOnce(request, SayingDone())).reconciled);
 }
 
+// Whoever looks by itself, in the work, needs to know as well what belongs to
+// an expired record.
+TEST_F(RunOnceTest, WorkIsToldWhenTheRecordBeganWithoutAHookToo) {
+  LeaveACrashedAttempt(Key());
+  const absl::Time now = absl::Now();
+  Expect<dd::Ran>(RunOnce(RequestOf(Key()), [&](dd::Attempt& attempt) {
+    EXPECT_TRUE(attempt.info().taken_over);
+    EXPECT_TRUE(attempt.info().first_seen_at.has_value());
+    EXPECT_LT(*attempt.info().first_seen_at, now);
+    return dd::Done{ResponseOf("done")};
+  }));
+}
+
+// It stalled for so long that its record has expired and another attempt has
+// begun the key anew: what that one's record says is not about this one.
+TEST_F(RunOnceTest, YoungerRecordIsNotTakenForItsOwn) {
+  dd::BeginRequest begin = BeginOf(Key());
+  begin.lease = absl::Milliseconds(100);
+  begin.ttl = absl::Milliseconds(300);
+  Expect<dd::Started>(library().Begin(begin));
+  absl::SleepFor(absl::Milliseconds(150));
+  const auto direct = MakeLibraryClient(Shared().server().address());
+  relay().Set([&](const std::string& method, int) {
+    RelayServer::Fate fate;
+    if (method == "Lookup") fate.delay_of_call = absl::Milliseconds(800);
+    if (method == "Extend") {
+      fate.instead_of_call = {grpc::StatusCode::UNAVAILABLE, "cut"};
+    }
+    return fate;
+  });
+  std::thread rival([&] {
+    while (relay().seen("Lookup").empty())
+      absl::SleepFor(absl::Milliseconds(1));
+    absl::SleepFor(absl::Milliseconds(500));
+    Expect<dd::Started>(direct->Begin(BeginOf(Key())));
+  });
+  dd::RunOnceRequest request = RequestOf(Key());
+  request.lease = absl::Milliseconds(100);
+  request.ttl = absl::Milliseconds(300);
+  request.reconcile = [](dd::Attempt&) -> dd::Reconciled {
+    ADD_FAILURE() << "there is nothing to look with";
+    return dd::NothingHappened{};
+  };
+  Expect<dd::Unknown>(RunOnce(request, SayingDone()));
+  rival.join();
+  EXPECT_EQ(runs_, 0);
+}
+
+TEST_F(RunOnceTest, LeaseThatLapsedWhileLookingIsNotRun) {
+  LeaveACrashedAttempt(Key());
+  relay().Set([&](const std::string& method, int) {
+    RelayServer::Fate fate;
+    if (method == "Extend") {
+      fate.instead_of_call = {grpc::StatusCode::UNAVAILABLE, "cut"};
+    }
+    return fate;
+  });
+  dd::RunOnceRequest request = Short(Key());
+  request.reconcile = [](dd::Attempt&) {
+    absl::SleepFor(absl::Milliseconds(400));
+    return dd::NothingHappened{};
+  };
+  Expect<dd::Unknown>(RunOnce(request, SayingDone()));
+  EXPECT_EQ(runs_, 0);
+}
+
 TEST_F(RunOnceTest, FirstAttemptIsNotAskedToReconcile) {
   dd::RunOnceRequest request = RequestOf(Key());
   request.reconcile = [](dd::Attempt&) -> dd::Reconciled {
@@ -355,6 +423,8 @@ TEST_F(RunOnceTest, CheckpointIsTheNextAttempts) {
         EXPECT_TRUE(attempt.SaveCheckpoint("step 1").ok());
         EXPECT_TRUE(attempt.SaveCheckpoint("step 2").ok());
         EXPECT_EQ(attempt.SaveCheckpoint(std::string(4097, 'x')).code(),
+                  absl::StatusCode::kInvalidArgument);
+        EXPECT_EQ(attempt.SaveCheckpoint("").code(),
                   absl::StatusCode::kInvalidArgument);
         return dd::Unknown{absl::AbortedError("half done")};
       }));

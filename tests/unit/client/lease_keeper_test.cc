@@ -98,11 +98,39 @@ TEST_F(LeaseKeeperTest, RenewalWithoutAnAnswerDoesNotDelayTheStop) {
       }));
   EXPECT_LE(TimeToStop(absl::Seconds(5)), kLease);
   std::lock_guard lock(mutex);
-  ASSERT_EQ(unanswered.size(), 1u);
+  ASSERT_GE(unanswered.size(), 1u);
   EXPECT_LE(deadline, end);
   // Too late to be of use.
   unanswered[0]({.kind = Renewal::Kind::kRenewed, .holds_until = In(kLease)});
   EXPECT_TRUE(is_stopped());
+}
+
+// The first hangs for good: the lease was lost, though every other renewal
+// would have been answered.
+TEST_F(LeaseKeeperTest, RenewalThatHangsKeepsNoOtherFromBeingSent) {
+  const auto kept =
+      keeper_.Keep(TermsOf([&](LeaseKeeper::TimePoint, auto done) {
+        if (++renewals_ == 1) return;
+        done({.kind = Renewal::Kind::kRenewed, .holds_until = In(kLease)});
+      }));
+  TimeToStop(kLease * 4);
+  EXPECT_FALSE(is_stopped());
+}
+
+TEST_F(LeaseKeeperTest, WorkThatLearnsOfTheLossIsStopped) {
+  const auto kept = keeper_.Keep(TermsOf(Answering(Renewal::Kind::kRenewed)));
+  kept->Lost();
+  EXPECT_LE(TimeToStop(absl::Seconds(5)), kSlack);
+  EXPECT_LE(kept->holds_until(), SteadyClock::now());
+}
+
+// What the renewals use is destroyed next.
+TEST_F(LeaseKeeperTest, NothingIsRenewedAfterClose) {
+  const auto kept = keeper_.Keep(TermsOf(Answering(Renewal::Kind::kRenewed)));
+  keeper_.Close();
+  const int before = renewals_;
+  TimeToStop(kLease);
+  EXPECT_EQ(renewals_, before);
 }
 
 TEST_F(LeaseKeeperTest, LimitStopsAWorkThatIsRenewed) {
