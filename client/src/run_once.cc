@@ -287,7 +287,7 @@ absl::StatusOr<RunOnceOutcome> Run::Hold(const Started& started,
     if (auto* unknown = std::get_if<Unknown>(&traces)) {
       // The next attempt is still told that it takes over, and looks again.
       Free(started.fence);
-      return *std::move(unknown);
+      return std::move(*unknown);
     }
     // To look may have taken longer than the lease.
     if (attempt.stop_token().stop_requested()) {

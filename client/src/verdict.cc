@@ -62,15 +62,14 @@ Verdict Judge(const grpc::Status& status) {
   verdict.retry_delay =
       std::clamp(details.retry_delay.value_or(absl::ZeroDuration()),
                  absl::ZeroDuration(), kRetryDelayMax);
-  if (LeavesOpen(status.error_code())) {
-    verdict.kind = Verdict::Kind::kOpen;
-  } else if (status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED &&
-             details.retry_delay.has_value()) {
+  const bool is_definite =
+      !LeavesOpen(status.error_code()) &&
+      (is_ours || IsDefiniteFromOthers(status.error_code()));
+  if (status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED &&
+      details.retry_delay.has_value()) {
     verdict.kind = Verdict::Kind::kTurnedAway;
-  } else if (is_ours || IsDefiniteFromOthers(status.error_code())) {
-    verdict.kind = Verdict::Kind::kRefused;
   } else {
-    verdict.kind = Verdict::Kind::kOpen;
+    verdict.kind = is_definite ? Verdict::Kind::kRefused : Verdict::Kind::kOpen;
   }
   return verdict;
 }

@@ -5,6 +5,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <utility>
 #include <vector>
 
@@ -19,8 +21,12 @@ BadPeer::BadPeer(std::string bytes, After after)
   sockaddr_in address = {};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof address);
-  listen(listener_, 16);
+  if (bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof address) !=
+          0 ||
+      listen(listener_, 16) != 0) {
+    std::perror("listening on loopback");
+    std::abort();
+  }
   socklen_t size = sizeof address;
   getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size);
   address_ = absl::StrCat("127.0.0.1:", ntohs(address.sin_port));

@@ -100,6 +100,8 @@ TEST_F(RunOnceLeaseTest, RenewingStopsWithTheWork) {
                                 WaitForStop(attempt, absl::Milliseconds(200));
                                 return dd::Done{{.code = 200, .body = "b"}};
                               }));
+  // For one that was on its way at the end.
+  absl::SleepFor(absl::Milliseconds(200));
   const size_t before = relay().seen("Extend").size();
   EXPECT_GE(before, 2u);
   absl::SleepFor(absl::Milliseconds(500));
@@ -217,6 +219,7 @@ TEST_F(RunOnceLeaseTest, WorkLimitStopsTheWorkAndItsRenewal) {
       library(), request, [&](dd::Attempt& attempt) -> dd::WorkResult {
         EXPECT_THAT(WaitForStop(attempt, absl::Seconds(5)),
                     AllOf(Ge(absl::Milliseconds(700)), Le(absl::Seconds(1.2))));
+        absl::SleepFor(absl::Milliseconds(200));
         const size_t before = relay().seen("Extend").size();
         absl::SleepFor(absl::Milliseconds(500));
         EXPECT_EQ(relay().seen("Extend").size(), before);

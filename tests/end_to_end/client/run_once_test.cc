@@ -23,7 +23,6 @@ namespace {
 
 namespace dd = ::dedupe::client;
 
-using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -45,7 +44,7 @@ class RunOnceTest : public ClientTest {
   }
 
   // Work that says this, and counts.
-  dd::Work Saying(dd::WorkResult result) {
+  dd::Work Saying(const dd::WorkResult& result) {
     return [this, result](dd::Attempt&) {
       ++runs_;
       return result;
