@@ -43,6 +43,7 @@ class Attempt {
 
 // Runs on the thread that called RunOnce. An exception that leaves it is taken
 // for Unknown: it says nothing of what was done before.
+// Its what() is in the status's message, which may quote values.
 using Work = std::function<WorkResult(Attempt&)>;
 
 // Looks for traces of the earlier attempts of this key: by receipt (see
