@@ -20,7 +20,6 @@ namespace {
 using client::AttemptInfo;
 using client::CommitWithReceipt;
 using client::Done;
-using client::NothingHappened;
 using client::ReconcileByReceipt;
 using client::Response;
 using client::Unknown;

@@ -12,7 +12,6 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::Ge;
-using ::testing::Le;
 using ::testing::Lt;
 
 constexpr absl::Duration kFirst = absl::Milliseconds(50);
