@@ -35,7 +35,7 @@ using Answer = absl::StatusOr<BeginAnswer>;
 // Two stores on one database, as of two servers.
 class Servers {
  public:
-  explicit Servers(std::string url) {
+  explicit Servers(const std::string& url) {
     for (auto& store : stores_) {
       store = std::make_unique<PostgresStore>(
           PostgresStoreOptions{.database_url = url});

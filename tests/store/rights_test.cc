@@ -45,15 +45,15 @@ constexpr const char* kForbidden[] = {
     "CREATE INDEX ON dedupe.record (fence)",
     "CREATE TABLE dedupe.mine ()",
     "CREATE FUNCTION dedupe.mine() RETURNS integer LANGUAGE sql AS 'SELECT 1'",
-    "CREATE OR REPLACE FUNCTION dedupe.now_us() RETURNS bigint"
-    " LANGUAGE sql AS 'SELECT 1::bigint'",
+    ("CREATE OR REPLACE FUNCTION dedupe.now_us() RETURNS bigint"
+     " LANGUAGE sql AS 'SELECT 1::bigint'"),
     "DROP FUNCTION dedupe.reap(integer, timestamptz)",
     "ALTER FUNCTION dedupe.reap(integer, timestamptz) SECURITY INVOKER",
     "ALTER FUNCTION dedupe.reap(integer, timestamptz) RESET ALL",
-    "CREATE TRIGGER t AFTER DELETE ON dedupe.record"
-    " EXECUTE FUNCTION suppress_redundant_updates_trigger()",
-    "CREATE VIEW pg_temp.v AS SELECT * FROM dedupe.record;"
-    " SELECT * FROM pg_temp.v",
+    ("CREATE TRIGGER t AFTER DELETE ON dedupe.record"
+     " EXECUTE FUNCTION suppress_redundant_updates_trigger()"),
+    ("CREATE VIEW pg_temp.v AS SELECT * FROM dedupe.record;"
+     " SELECT * FROM pg_temp.v"),
     "SET ROLE dedupe_owner",
     "SET ROLE dedupe_migrator",
     "SET SESSION AUTHORIZATION dedupe_owner",
