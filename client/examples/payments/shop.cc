@@ -120,9 +120,15 @@ bool IsWorthRetrying(const Answer& answer) {
          answer.status >= 500;
 }
 
-// An answer about who is asking says nothing about the charge, which an earlier
-// try may have made: asked again when that is mended.
-bool IsForSomebodyElse(int status) { return status == 401 || status == 403; }
+// An answer about who is asking, or that a person has to look (409 without a
+// time to come back), says nothing about the charge, which an earlier try may
+// have made: the intent stays pending, and is asked for again when that is
+// mended.
+bool IsForSomebodyElse(const Answer& answer) {
+  if (answer.replayed) return false;
+  return answer.status == 401 || answer.status == 403 ||
+         (answer.status == 409 && !answer.retry_after.has_value());
+}
 
 // Full jitter, so that the retries of many shops do not come in step.
 absl::Duration Backoff(int tries) {
@@ -144,7 +150,7 @@ int AskUntilAnswered(const Intent& intent, const std::string& key_header,
   for (int tries = 1; tries <= tries_max; ++tries) {
     const std::optional<Answer> answer = SendOnce(key_header, body);
     if (answer.has_value() && !IsWorthRetrying(*answer) &&
-        !IsForSomebodyElse(answer->status)) {
+        !IsForSomebodyElse(*answer)) {
       const absl::Status settled = journal.Settle(intent.vessel);
       // The answer is right all the same; the next start asks again.
       if (!settled.ok()) {
@@ -153,7 +159,7 @@ int AskUntilAnswered(const Intent& intent, const std::string& key_header,
       Print(intent, *answer, tries);
       return kAnswered;
     }
-    if (answer.has_value() && IsForSomebodyElse(answer->status)) break;
+    if (answer.has_value() && IsForSomebodyElse(*answer)) break;
     if (tries == tries_max) break;
     absl::Duration pause = Backoff(tries);
     if (answer.has_value() && answer->retry_after.has_value()) {
