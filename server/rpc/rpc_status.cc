@@ -7,17 +7,12 @@
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 #include "server/rpc/codec.h"
-#include "server/service/limits.h"
 #include "server/service/reason.h"
 
 namespace dedupe {
 namespace {
 
 constexpr char kDomain[] = "dedupe";
-
-bool IsWorthRetrying(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsResourceExhausted(status);
-}
 
 }  // namespace
 
@@ -39,17 +34,20 @@ grpc::Status ToRpcStatus(const absl::Status& status) {
   google::rpc::ErrorInfo info;
   info.set_reason(std::string(name));
   info.set_domain(kDomain);
+  const std::string field = FieldOf(status);
+  if (reason == Reason::kQuota) (*info.mutable_metadata())["quota"] = field;
   details.add_details()->PackFrom(info);
-  if (const std::string field = FieldOf(status); !field.empty()) {
+  if (absl::IsInvalidArgument(status) && !field.empty()) {
     google::rpc::BadRequest bad_request;
     auto* violation = bad_request.add_field_violations();
     violation->set_field(field);
     violation->set_description(message);
     details.add_details()->PackFrom(bad_request);
   }
-  if (IsWorthRetrying(status)) {
+  if (const absl::Duration delay = RetryDelayOf(reason);
+      delay > absl::ZeroDuration()) {
     google::rpc::RetryInfo retry;
-    *retry.mutable_retry_delay() = ToProto(kRetryDelay);
+    *retry.mutable_retry_delay() = ToProto(delay);
     details.add_details()->PackFrom(retry);
   }
   return {code, message, details.SerializeAsString()};

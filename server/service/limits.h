@@ -51,6 +51,9 @@ inline constexpr absl::Duration kRetryAfterMax = absl::Seconds(1);
 // its holder's transaction is still open.
 inline constexpr absl::Duration kRetryDelay = absl::Milliseconds(100);
 
+// For a quota: what is used up comes back by the second, or by expiry.
+inline constexpr absl::Duration kQuotaRetryDelay = absl::Seconds(1);
+
 // Clients may ping as often as this, to find out whether the server is still
 // there; who does it more often is cut off. The client library pings each 30 s
 // (client/src/client_impl.cc); gRPC's default here, 5 min, would cut it off.

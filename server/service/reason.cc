@@ -6,6 +6,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "server/service/limits.h"
 
 namespace dedupe {
 namespace {
@@ -18,6 +19,7 @@ struct Row {
 };
 
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+constexpr auto kDenied = absl::StatusCode::kPermissionDenied;
 constexpr auto kPrecondition = absl::StatusCode::kFailedPrecondition;
 
 // In the order of the enumeration, so that a reason is its row's number.
@@ -84,6 +86,15 @@ constexpr Row kRows[] = {
      "body_omitted is set and there is a body"},
     {Reason::kCheckpointTooLarge, "CHECKPOINT_TOO_LARGE", kInvalid,
      "checkpoint is larger than 4 KiB"},
+    {Reason::kCredentialsRefused, "CREDENTIALS_REFUSED",
+     absl::StatusCode::kUnauthenticated,
+     "the credentials are missing, wrong or no longer valid"},
+    {Reason::kPeerUnknown, "PEER_UNKNOWN", kDenied,
+     "the certificate belongs to no principal"},
+    {Reason::kMethodForbidden, "METHOD_FORBIDDEN", kDenied,
+     "the principal's role does not include this method"},
+    {Reason::kClientIdForbidden, "CLIENT_ID_FORBIDDEN", kDenied,
+     "the principal may not use this client_id"},
     {Reason::kLeaseLost, "LEASE_LOST", kPrecondition,
      "another attempt holds this key, or it was released"},
     {Reason::kResponseConflict, "RESPONSE_CONFLICT", kPrecondition,
@@ -95,7 +106,9 @@ constexpr Row kRows[] = {
     {Reason::kKeyUnknown, "KEY_UNKNOWN", absl::StatusCode::kNotFound,
      "no record of this key, or it is past its window"},
     {Reason::kOverloaded, "OVERLOADED", absl::StatusCode::kResourceExhausted,
-     "too many calls are queued; try again later"},
+     "too many calls are queued or in flight; try again later"},
+    {Reason::kQuota, "QUOTA", absl::StatusCode::kResourceExhausted,
+     "a quota of the principal is used up; try again later"},
     {Reason::kStoreDown, "STORE_DOWN", absl::StatusCode::kUnavailable,
      "the database does not answer; the outcome is unknown, repeat the call"},
     {Reason::kDraining, "DRAINING", absl::StatusCode::kUnavailable,
@@ -149,6 +162,17 @@ Reason ReasonOf(const absl::Status& status) {
 std::string FieldOf(const absl::Status& status) {
   const auto payload = status.GetPayload(kFieldPayload);
   return payload.has_value() ? std::string(*payload) : "";
+}
+
+absl::Duration RetryDelayOf(Reason reason) {
+  switch (RowOf(reason).code) {
+    case absl::StatusCode::kResourceExhausted:
+      return reason == Reason::kQuota ? kQuotaRetryDelay : kRetryDelay;
+    case absl::StatusCode::kUnavailable:
+      return kRetryDelay;
+    default:
+      return absl::ZeroDuration();
+  }
 }
 
 absl::string_view ReasonName(Reason reason) { return RowOf(reason).name; }

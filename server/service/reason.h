@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 
 namespace dedupe {
 
@@ -45,12 +46,17 @@ enum class Reason {
   kHeaderValueCharacters,
   kBodyNotOmitted,
   kCheckpointTooLarge,
+  kCredentialsRefused,
+  kPeerUnknown,
+  kMethodForbidden,
+  kClientIdForbidden,
   kLeaseLost,
   kResponseConflict,
   kAlreadyCompleted,
   kAttemptFinished,
   kKeyUnknown,
   kOverloaded,
+  kQuota,
   kStoreDown,
   kDraining,
   kDeadlineExceeded,
@@ -61,12 +67,16 @@ enum class Reason {
 
 // A status with the reason's code and its fixed sentence, which names no key,
 // no payload and no SQL. field: the path of the request's field at fault, for
-// the reasons of INVALID_ARGUMENT.
+// the reasons of INVALID_ARGUMENT; the name of the quota, for kQuota.
 absl::Status Refusal(Reason reason, absl::string_view field = "");
 
 // What Refusal() was given; kUnknown and "" for any other status.
 Reason ReasonOf(const absl::Status& status);
 std::string FieldOf(const absl::Status& status);
+
+// How long to wait before a repetition has a chance; zero if it has none, now
+// or later.
+absl::Duration RetryDelayOf(Reason reason);
 
 // As it goes over the wire, such as "LEASE_LOST"; "" for kUnknown and for the
 // reasons that are gRPC's own codes.

@@ -166,7 +166,7 @@ Manual CodedManual() {
 }
 
 TEST(ReasonManualTest, IsFound) {
-  EXPECT_THAT(ReadManual(), SizeIs(8))
+  EXPECT_THAT(ReadManual(), SizeIs(10))
       << "is DEDUPE_SOURCE_DIR the root of the sources?";
 }
 

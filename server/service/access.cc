@@ -1,0 +1,19 @@
+#include "server/service/access.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/strip.h"
+
+namespace dedupe {
+
+bool MayUse(const Principal& principal, absl::string_view client_id) {
+  return std::any_of(principal.client_ids.begin(), principal.client_ids.end(),
+                     [client_id](absl::string_view pattern) {
+                       return absl::ConsumeSuffix(&pattern, "*")
+                                  ? absl::StartsWith(client_id, pattern)
+                                  : client_id == pattern;
+                     });
+}
+
+}  // namespace dedupe
