@@ -87,8 +87,17 @@ TEST_P(RpcStatusOfReasonTest, RetryInfoComesWithWhatIsWorthRepeating) {
       status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED;
   ASSERT_EQ(retry.has_value(), worth_repeating);
   if (!retry.has_value()) return;
-  EXPECT_EQ(retry->retry_delay().seconds(), 0);
-  EXPECT_EQ(retry->retry_delay().nanos(), 100'000'000);
+  // What a quota allows comes back more slowly than a full queue empties.
+  const bool is_quota = GetParam() == Reason::kQuota;
+  EXPECT_EQ(retry->retry_delay().seconds(), is_quota ? 1 : 0);
+  EXPECT_EQ(retry->retry_delay().nanos(), is_quota ? 0 : 100'000'000);
+}
+
+TEST(RpcStatusTest, QuotaIsNamedInTheMetadata) {
+  const auto info = Find<google::rpc::ErrorInfo>(
+      ToRpcStatus(Refusal(Reason::kQuota, "live_keys")));
+  ASSERT_TRUE(info.has_value());
+  EXPECT_EQ(info->metadata().at("quota"), "live_keys");
 }
 
 TEST_P(RpcStatusOfReasonTest, BadRequestNamesTheField) {
