@@ -6,14 +6,18 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <variant>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "server/rpc/authorization.h"
 #include "server/rpc/codec.h"
 #include "server/rpc/rpc_status.h"
 #include "server/service/limits.h"
 #include "server/service/reason.h"
 #include "server/telemetry/log.h"
+#include "server/telemetry/metrics.h"
 
 namespace dedupe {
 namespace {
@@ -43,19 +47,77 @@ std::optional<absl::Duration> WaitOf(const Command&) {
   return std::nullopt;
 }
 
+// Other values are refused later.
+bool IsWait(std::optional<absl::Duration> wait) {
+  return wait.has_value() && *wait > absl::ZeroDuration() && *wait <= kWaitMax;
+}
+
+bool HasMadeARecord(const BeginAnswer& answer) {
+  const auto* started = std::get_if<Started>(&answer.outcome);
+  return started != nullptr && started->attempt_number == 1 &&
+         !started->resumed;
+}
+
+int64_t StoredBytes(const Response& response) {
+  size_t bytes = response.body.size();
+  for (const Header& header : response.headers) {
+    bytes += header.name.size() + header.value.size();
+  }
+  return static_cast<int64_t>(bytes);
+}
+
 const RecordId& IdOf(const DecodedBegin& begin) { return begin.command.id; }
 template <typename Command>
 const RecordId& IdOf(const Command& command) {
   return command.id;
 }
 
+// What is refused for want of rights or room, by kind.
+void CountRefusal(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kUnauthenticated:
+      return Count(Metric::kCallsUnauthenticated);
+    case absl::StatusCode::kPermissionDenied:
+      return Count(Metric::kCallsForbidden);
+    case absl::StatusCode::kResourceExhausted:
+      return Count(ReasonOf(status) == Reason::kQuota ? Metric::kCallsOverQuota
+                                                      : Metric::kCallsOverload);
+    default:
+      return;
+  }
+}
+
 // One call, from its request to its end. Deletes itself.
 class Call final : public grpc::ServerUnaryReactor {
  public:
-  Call(const char* method, std::atomic<int>& calls_in_flight)
-      : method_(method), calls_in_flight_(calls_in_flight) {
+  Call(const char* method, grpc::CallbackServerContext& context,
+       std::atomic<int>& calls_in_flight, CallLedger& ledger)
+      : method_(method),
+        context_(context),
+        calls_in_flight_(calls_in_flight),
+        ledger_(ledger) {
     ++calls_in_flight_;
   }
+
+  // Whether it may be heard at all; whatever it asks.
+  absl::Status LetIn(const Authenticator& authenticator) {
+    if (!ledger_.Enter(context_.peer(), entry_)) {
+      return Refusal(Reason::kOverloaded);
+    }
+    auto caller = authenticator.Authenticate(context_);
+    if (!caller.ok()) return caller.status();
+    if (!IsAllowed(v1::DedupeService::service_full_name(), method_,
+                   caller->principal->role)) {
+      return Refusal(Reason::kMethodForbidden);
+    }
+    absl::Status status = caller->use->Enter(caller->principal->quota, began_);
+    if (status.ok()) caller_ = *std::move(caller);
+    return status;
+  }
+
+  // Once it was let in.
+  const Caller& caller() const { return *caller_; }
+  bool MayWait() { return ledger_.MayWait(entry_); }
 
   CallScope Open(SteadyTime deadline, const RecordId& id) {
     if (LogEnabled(Severity::kDebug)) key_digest_ = KeyDigest(id);
@@ -65,8 +127,17 @@ class Call final : public grpc::ServerUnaryReactor {
     return *scope_;
   }
 
-  void Answer(const absl::Status& status) {
+  // reply_bytes: of the message that goes with it.
+  void Answer(const absl::Status& status, size_t reply_bytes = 0) {
     LogAnswer(status);
+    CountRefusal(status);
+    if (!entry_.empty()) ledger_.Reply(entry_, reply_bytes);
+    if (absl::IsResourceExhausted(status)) {
+      // For clients whose retries gRPC does itself.
+      context_.AddTrailingMetadata("grpc-retry-pushback-ms",
+                                   absl::StrCat(absl::ToInt64Milliseconds(
+                                       RetryDelayOf(ReasonOf(status)))));
+    }
     // Not in OnDone, which may come later than the reply.
     --calls_in_flight_;
     Finish(ToRpcStatus(status));
@@ -78,7 +149,11 @@ class Call final : public grpc::ServerUnaryReactor {
     cancelled_ = true;
     if (scope_.has_value()) scope_->Cancel();
   }
-  void OnDone() override { delete this; }
+  void OnDone() override {
+    if (caller_.has_value()) caller_->use->Leave();
+    if (!entry_.empty()) ledger_.Leave(entry_);
+    delete this;
+  }
 
   void LogAnswer(const absl::Status& status) const {
     const bool ours = absl::IsInternal(status) || absl::IsUnknown(status);
@@ -88,6 +163,7 @@ class Call final : public grpc::ServerUnaryReactor {
         {{"method", method_},
          {"code", absl::StatusCodeToString(status.code())},
          {"reason", std::string(ReasonName(ReasonOf(status)))},
+         {"principal", caller_.has_value() ? caller_->principal->name : ""},
          {"key_digest", key_digest_},
          {"duration_us",
           static_cast<int64_t>(
@@ -97,7 +173,11 @@ class Call final : public grpc::ServerUnaryReactor {
   }
 
   const char* const method_;
+  grpc::CallbackServerContext& context_;
   std::atomic<int>& calls_in_flight_;
+  CallLedger& ledger_;
+  CallLedger::Entry entry_;
+  std::optional<Caller> caller_;
   const SteadyTime began_ = std::chrono::steady_clock::now();
   std::string key_digest_;
   absl::Mutex mutex_;
@@ -112,9 +192,11 @@ template <typename Request, typename Answer, typename Ask>
 grpc::ServerUnaryReactor* DedupeRpc::Handle(
     const char* method, grpc::CallbackServerContext* context,
     const grpc::ByteBuffer* request, grpc::ByteBuffer* response, Ask ask) {
-  auto* call = new Call(method, calls_in_flight_);
-  if (draining_) {
-    call->Answer(Refusal(Reason::kDraining));
+  auto* call = new Call(method, *context, calls_in_flight_, ledger_);
+  absl::Status status =
+      draining_ ? Refusal(Reason::kDraining) : call->LetIn(authenticator_);
+  if (!status.ok()) {
+    call->Answer(status);
     return call;
   }
   Request message;
@@ -129,12 +211,18 @@ grpc::ServerUnaryReactor* DedupeRpc::Handle(
     call->Answer(command.status());
     return call;
   }
+  // An empty one is the caller's mistake, and found later.
+  const std::string& client_id = IdOf(*command).client_id;
+  if (!client_id.empty() && !MayUse(*call->caller().principal, client_id)) {
+    call->Answer(Refusal(Reason::kClientIdForbidden));
+    return call;
+  }
   CallScope scope =
       call->Open(DeadlineOf(*context, WaitOf(*command)), IdOf(*command));
-  ask(*std::move(command), std::move(scope),
+  ask(*call, *std::move(command), std::move(scope),
       [call, response](absl::StatusOr<Answer> answer) {
-        const absl::Status status = answer.status();
-        if (status.ok()) {
+        const absl::Status outcome = answer.status();
+        if (outcome.ok()) {
           const auto encoded = Encode(*std::move(answer));
           bool own_buffer = false;
           // Of a message that we have built ourselves: it cannot fail.
@@ -142,7 +230,7 @@ grpc::ServerUnaryReactor* DedupeRpc::Handle(
                                        std::decay_t<decltype(encoded)>>(
               encoded, response, &own_buffer);
         }
-        call->Answer(status);
+        call->Answer(outcome, response->Length());
       });
   return call;
 }
@@ -152,9 +240,21 @@ grpc::ServerUnaryReactor* DedupeRpc::Begin(grpc::CallbackServerContext* context,
                                            grpc::ByteBuffer* response) {
   return Handle<v1::BeginRequest, BeginAnswer>(
       "Begin", context, request, response,
-      [this](DecodedBegin begin, CallScope scope, Callback<BeginAnswer> done) {
-        service_.Begin(std::move(begin.command), begin.wait, std::move(scope),
-                       std::move(done));
+      [this](Call& call, DecodedBegin begin, CallScope scope,
+             Callback<BeginAnswer> done) {
+        const Caller caller = call.caller();
+        DedupeService::BeginOptions options{
+            .wait = begin.wait,
+            .may_create = caller.use->MayCreate(caller.principal->quota)};
+        if (IsWait(begin.wait) && !call.MayWait()) options.wait.reset();
+        service_.Begin(std::move(begin.command), std::move(options),
+                       std::move(scope),
+                       [use = caller.use, done = std::move(done)](
+                           absl::StatusOr<BeginAnswer> answer) mutable {
+                         if (answer.ok() && HasMadeARecord(*answer))
+                           use->AddLiveKey();
+                         std::move(done)(std::move(answer));
+                       });
       });
 }
 
@@ -163,10 +263,16 @@ grpc::ServerUnaryReactor* DedupeRpc::Complete(
     grpc::ByteBuffer* response) {
   return Handle<v1::CompleteRequest, CompleteAnswer>(
       "Complete", context, request, response,
-      [this](CompleteCommand command, CallScope scope,
+      [this](Call& call, CompleteCommand command, CallScope scope,
              Callback<CompleteAnswer> done) {
-        service_.Complete(std::move(command), std::move(scope),
-                          std::move(done));
+        const int64_t bytes = StoredBytes(command.response);
+        service_.Complete(
+            std::move(command), std::move(scope),
+            [use = call.caller().use, bytes, done = std::move(done)](
+                absl::StatusOr<CompleteAnswer> answer) mutable {
+              if (answer.ok()) use->AddStoredBytes(bytes);
+              std::move(done)(std::move(answer));
+            });
       });
 }
 
@@ -175,7 +281,7 @@ grpc::ServerUnaryReactor* DedupeRpc::Extend(
     grpc::ByteBuffer* response) {
   return Handle<v1::ExtendRequest, ExtendAnswer>(
       "Extend", context, request, response,
-      [this](ExtendCommand command, CallScope scope,
+      [this](Call&, ExtendCommand command, CallScope scope,
              Callback<ExtendAnswer> done) {
         service_.Extend(std::move(command), std::move(scope), std::move(done));
       });
@@ -186,7 +292,7 @@ grpc::ServerUnaryReactor* DedupeRpc::Release(
     grpc::ByteBuffer* response) {
   return Handle<v1::ReleaseRequest, ReleaseAnswer>(
       "Release", context, request, response,
-      [this](ReleaseCommand command, CallScope scope,
+      [this](Call&, ReleaseCommand command, CallScope scope,
              Callback<ReleaseAnswer> done) {
         service_.Release(std::move(command), std::move(scope), std::move(done));
       });
@@ -197,7 +303,7 @@ grpc::ServerUnaryReactor* DedupeRpc::Lookup(
     grpc::ByteBuffer* response) {
   return Handle<v1::LookupRequest, LookupAnswer>(
       "Lookup", context, request, response,
-      [this](LookupCommand command, CallScope scope,
+      [this](Call&, LookupCommand command, CallScope scope,
              Callback<LookupAnswer> done) {
         service_.Lookup(std::move(command), std::move(scope), std::move(done));
       });

@@ -1,5 +1,5 @@
-// The gRPC service: each call is decoded, asked of the DedupeService, and its
-// answer encoded. Nothing here blocks.
+// The gRPC service: each call is let in (or not), decoded, asked of the
+// DedupeService, and its answer encoded. Nothing here blocks.
 //
 // The methods are raw, because what gRPC cannot parse it would answer itself,
 // with INTERNAL and without a word; here it is INVALID_ARGUMENT.
@@ -11,6 +11,8 @@
 #include <atomic>
 
 #include "dedupe/v1/dedupe.grpc.pb.h"
+#include "server/rpc/authenticator.h"
+#include "server/rpc/call_ledger.h"
 #include "server/service/dedupe_service.h"
 
 namespace dedupe {
@@ -24,8 +26,10 @@ using RawDedupeService = v1::DedupeService::WithRawCallbackMethod_Begin<
 
 class DedupeRpc final : public RawDedupeService {
  public:
-  // The service must outlive every call.
-  explicit DedupeRpc(DedupeService& service) : service_(service) {}
+  // All must outlive every call.
+  DedupeRpc(DedupeService& service, const Authenticator& authenticator,
+            CallLedger& ledger)
+      : service_(service), authenticator_(authenticator), ledger_(ledger) {}
 
   // From now on every call is refused with DRAINING.
   void Drain() { draining_ = true; }
@@ -56,6 +60,8 @@ class DedupeRpc final : public RawDedupeService {
                                    grpc::ByteBuffer* response, Ask ask);
 
   DedupeService& service_;
+  const Authenticator& authenticator_;
+  CallLedger& ledger_;
   std::atomic<bool> draining_{false};
   std::atomic<int> calls_in_flight_{0};
 };

@@ -26,13 +26,13 @@ enum class Role {
 // counted by each server for itself, the others over the whole database and a
 // few seconds late.
 struct Quota {
-  std::optional<int64_t> calls_in_flight_max;
-  std::optional<int64_t> calls_per_second_max;
+  std::optional<int64_t> calls_in_flight_max = {};
+  std::optional<int64_t> calls_per_second_max = {};
   // Records that have not expired. A full quota refuses Begins of new keys and
   // nothing else: not replays, and not the completion of what was begun.
-  std::optional<int64_t> live_keys_max;
+  std::optional<int64_t> live_keys_max = {};
   // Bytes of their responses, headers and checkpoints; likewise.
-  std::optional<int64_t> stored_bytes_max;
+  std::optional<int64_t> stored_bytes_max = {};
 
   friend bool operator==(const Quota&, const Quota&) = default;
 };
@@ -106,8 +106,8 @@ struct UsageCommand {
   std::string pattern;
   // Only records behind this one, in the order of (client_id, key), byte by
   // byte; both empty at the start.
-  std::string after_client_id;
-  std::string after_key;
+  std::string after_client_id = {};
+  std::string after_key = {};
   int row_limit = 0;
 };
 

@@ -28,12 +28,34 @@ struct DedupeService::WaitingBegin {
 DedupeService::DedupeService(Store& store, size_t waiters_max)
     : store_(store), waiters_(store, waiters_max) {}
 
-void DedupeService::Begin(BeginCommand command,
-                          std::optional<absl::Duration> wait, CallScope scope,
-                          Callback<BeginAnswer> done) {
+void DedupeService::Begin(BeginCommand command, BeginOptions options,
+                          CallScope scope, Callback<BeginAnswer> done) {
   absl::Status status = Validate(command);
-  if (status.ok()) status = ValidateWait(wait);
+  if (status.ok()) status = ValidateWait(options.wait);
   if (!status.ok()) return std::move(done)(std::move(status));
+  if (options.may_create.ok()) {
+    return BeginOrWait(std::move(command), options.wait, std::move(scope),
+                       std::move(done));
+  }
+  // Whether there is a record is asked first. It may go meanwhile, and be made
+  // anew: a quota is not that exact.
+  WatchCommand watch{command.id};
+  store_.Watch(
+      std::move(watch), scope,
+      [this, command = std::move(command), options = std::move(options), scope,
+       done = std::move(done)](absl::StatusOr<LookupAnswer> answer) mutable {
+        if (!answer.ok()) return std::move(done)(answer.status());
+        if (answer->state == RecordState::kAbsent) {
+          return std::move(done)(std::move(options.may_create));
+        }
+        BeginOrWait(std::move(command), options.wait, std::move(scope),
+                    std::move(done));
+      });
+}
+
+void DedupeService::BeginOrWait(BeginCommand command,
+                                std::optional<absl::Duration> wait,
+                                CallScope scope, Callback<BeginAnswer> done) {
   if (!wait.has_value()) {
     return store_.Begin(std::move(command), std::move(scope), std::move(done));
   }

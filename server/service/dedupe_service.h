@@ -21,10 +21,15 @@ class DedupeService {
   // The store must outlive it.
   DedupeService(Store& store, size_t waiters_max);
 
-  // wait: how long an answer `in_progress` may be put off, in the hope of a
-  // better one; less where the deadline asks for it.
-  void Begin(BeginCommand command, std::optional<absl::Duration> wait,
-             CallScope scope, Callback<BeginAnswer> done);
+  struct BeginOptions {
+    // How long an answer `in_progress` may be put off, in the hope of a better
+    // one; less where the deadline asks for it.
+    std::optional<absl::Duration> wait = {};
+    // OK, or what a Begin of a key without a record is refused with.
+    absl::Status may_create = {};
+  };
+  void Begin(BeginCommand command, BeginOptions options, CallScope scope,
+             Callback<BeginAnswer> done);
   void Complete(CompleteCommand command, CallScope scope,
                 Callback<CompleteAnswer> done);
   void Extend(ExtendCommand command, CallScope scope,
@@ -40,6 +45,8 @@ class DedupeService {
  private:
   struct WaitingBegin;
 
+  void BeginOrWait(BeginCommand command, std::optional<absl::Duration> wait,
+                   CallScope scope, Callback<BeginAnswer> done);
   void Ask(const std::shared_ptr<WaitingBegin>& call, Waiters::Place place);
 
   Store& store_;

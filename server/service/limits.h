@@ -39,11 +39,6 @@ inline constexpr size_t kHeadersMax = 64;
 inline constexpr size_t kHeadersBytesMax = 16 * 1024;
 inline constexpr size_t kCheckpointBytesMax = 4 * 1024;
 
-// One message, in either direction: a body, its headers, and room to spare.
-inline constexpr int kMessageBytesMax = 1024 * 1024;
-// gRPC's own default; per header frame only.
-inline constexpr int kMetadataBytesMax = 8 * 1024;
-
 // What an in_progress answer tells callers to wait, unless the lease ends
 // sooner: short, because most work is done within a second.
 inline constexpr absl::Duration kRetryAfterMax = absl::Seconds(1);
@@ -54,10 +49,12 @@ inline constexpr absl::Duration kRetryDelay = absl::Milliseconds(100);
 // For a quota: what is used up comes back by the second, or by expiry.
 inline constexpr absl::Duration kQuotaRetryDelay = absl::Seconds(1);
 
-// Clients may ping as often as this, to find out whether the server is still
-// there; who does it more often is cut off. The client library pings each 30 s
-// (client/src/client_impl.cc); gRPC's default here, 5 min, would cut it off.
-inline constexpr absl::Duration kPingIntervalMin = absl::Seconds(20);
+// How often the list of principals and tokens is read, and so how soon a
+// revocation takes effect; and how old it may become, while the database does
+// not answer, before nobody is let in any more. Such a database answers no
+// other call either, so the longer time costs nothing, and forgives a hiccup.
+inline constexpr absl::Duration kAccessInterval = absl::Seconds(1);
+inline constexpr absl::Duration kAccessAgeMax = absl::Seconds(15);
 
 // For a call that brings no deadline, on top of its `wait`.
 inline constexpr absl::Duration kDeadlineDefault = absl::Seconds(10);
@@ -67,6 +64,55 @@ inline constexpr absl::Duration kDeadlineMax = absl::Seconds(60);
 
 // How often waiting Begins look for changes that passed another server.
 inline constexpr absl::Duration kWaitersTick = absl::Milliseconds(25);
+
+// --- The listener ------------------------------------------------------------
+
+// One message, in either direction: a body, its headers, and room to spare.
+inline constexpr int kMessageBytesMax = 1024 * 1024;
+// gRPC's own default; per header frame only.
+inline constexpr int kMetadataBytesMax = 8 * 1024;
+
+// Calls at a time on one connection. gRPC's default is four thousand million,
+// which invites floods of calls that are reset at once. A hundred, the usual
+// value, would be too few here: Begins that wait for another attempt's end hold
+// theirs for up to 30 s, and a service may well have one connection.
+inline constexpr int kConnectionStreamsMax = 1000;
+// Of these, so many may be waits; a further Begin is told in_progress at once.
+// The Complete that ends the waits must find room on the same connection.
+inline constexpr int kConnectionWaitsMax = kConnectionStreamsMax / 2;
+
+// A peer that has not taken a reply for so long is not reading; its connection
+// is cut. Generous: 256 KiB in 20 s is a line of 100 kbit/s.
+inline constexpr absl::Duration kUnreadTimeMax = absl::Seconds(20);
+// Replies that lie unread in memory, in bytes; no call is taken in beyond. When
+// half of it is used, peers get less time.
+inline constexpr size_t kUnreadBytesMax = 256 * 1024 * 1024;
+inline constexpr absl::Duration kUnreadTimeMaxWhenFull = absl::Seconds(2);
+
+// gRPC's own memory, for what it has read and not yet handed over: when it is
+// used up, gRPC stops reading and turns new connections away.
+inline constexpr size_t kReadBytesMax = 256 * 1024 * 1024;
+
+// For TLS and the first settings. gRPC's default, 2 min, lets a stranger hold a
+// descriptor for that long by saying nothing.
+inline constexpr absl::Duration kHandshakeTimeMax = absl::Seconds(5);
+
+// The server pings a silent peer after the first, and closes after the second:
+// half-open connections end after 70 s, not after 2 h.
+inline constexpr absl::Duration kKeepaliveInterval = absl::Seconds(60);
+inline constexpr absl::Duration kKeepaliveTimeout = absl::Seconds(10);
+// Connections without a call are closed; whoever comes back connects anew.
+inline constexpr absl::Duration kConnectionIdleMax = absl::Minutes(10);
+
+// Clients may ping as often as this, to find out whether the server is still
+// there; who does it more often is cut off. The client library pings each 30 s
+// (client/src/client_impl.cc); gRPC's default here, 5 min, would cut it off.
+inline constexpr absl::Duration kPingIntervalMin = absl::Seconds(20);
+// Pings beyond that which are borne before the connection is closed.
+inline constexpr int kPingStrikesMax = 2;
+
+// HTTP/2's least, and gRPC's default: large frames would hold up small ones.
+inline constexpr int kFrameBytesMax = 16 * 1024;
 
 }  // namespace dedupe
 

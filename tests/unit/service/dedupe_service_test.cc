@@ -111,7 +111,7 @@ class DedupeServiceTest : public ::testing::Test {
              const std::string& attempt_id = "attempt-1") {
     BeginCommand command = ValidBegin();
     command.attempt_id = attempt_id;
-    service_.Begin(command, wait, Scope(), reply.Receiver());
+    service_.Begin(command, {.wait = wait}, Scope(), reply.Receiver());
   }
 
   // Brings a Begin as far as waiting.
@@ -144,7 +144,7 @@ class DedupeServiceTest : public ::testing::Test {
 
 TEST_F(DedupeServiceTest, BrokenCallsNeverReachTheStore) {
   Reply<BeginAnswer> begin;
-  service_.Begin({}, std::nullopt, Scope(), begin.Receiver());
+  service_.Begin({}, {}, Scope(), begin.Receiver());
   Reply<CompleteAnswer> complete;
   service_.Complete({}, Scope(), complete.Receiver());
   Reply<ExtendAnswer> extend;
@@ -179,7 +179,8 @@ TEST_F(DedupeServiceTest, ABrokenFieldIsToldBeforeABrokenWait) {
   BeginCommand command = ValidBegin();
   command.ttl = absl::ZeroDuration();
   Reply<BeginAnswer> reply;
-  service_.Begin(command, absl::ZeroDuration(), Scope(), reply.Receiver());
+  service_.Begin(command, {.wait = absl::ZeroDuration()}, Scope(),
+                 reply.Receiver());
   EXPECT_THAT(reply.answer(), IsRefusal(Reason::kTtlRange, "ttl"));
 }
 
@@ -191,7 +192,7 @@ TEST_F(DedupeServiceTest, BeginIsPassedOnAsItCame) {
   command.on_lease_expiry = OnLeaseExpiry::kHold;
   const CallScope scope = Scope();
   Reply<BeginAnswer> reply;
-  service_.Begin(command, std::nullopt, scope, reply.Receiver());
+  service_.Begin(command, {}, scope, reply.Receiver());
   auto call = store_.begins.Take();
   EXPECT_EQ(call.command.id, command.id);
   EXPECT_EQ(call.command.operation, command.operation);
@@ -220,7 +221,8 @@ TEST_F(DedupeServiceTest, TheStoresErrorsArePassedOn) {
 TEST_F(DedupeServiceTest, CancellingReachesTheStore) {
   CallScope scope = Scope();
   Reply<BeginAnswer> reply;
-  service_.Begin(ValidBegin(), absl::Seconds(1), scope, reply.Receiver());
+  service_.Begin(ValidBegin(), {.wait = absl::Seconds(1)}, scope,
+                 reply.Receiver());
   auto call = store_.begins.Take();
   EXPECT_FALSE(call.scope.cancelled());
   scope.Cancel();
@@ -347,7 +349,8 @@ TEST_F(DedupeServiceTest, WaitEndsWithOneMoreQuestion) {
 TEST_F(DedupeServiceTest, WaitEndsBeforeTheDeadline) {
   const CallScope scope = ScopeOf(milliseconds(500));
   Reply<BeginAnswer> reply;
-  service_.Begin(ValidBegin(), absl::Seconds(30), scope, reply.Receiver());
+  service_.Begin(ValidBegin(), {.wait = absl::Seconds(30)}, scope,
+                 reply.Receiver());
   store_.begins.Take().Finish(InProgressAnswer());
   auto last = store_.begins.Take();
   EXPECT_GE(last.arrived_at, scope.deadline() - milliseconds(150));
@@ -359,8 +362,8 @@ TEST_F(DedupeServiceTest, WaitEndsBeforeTheDeadline) {
 
 TEST_F(DedupeServiceTest, ADeadlineTooCloseLeavesNoTimeToWait) {
   Reply<BeginAnswer> reply;
-  service_.Begin(ValidBegin(), absl::Seconds(30), ScopeOf(milliseconds(140)),
-                 reply.Receiver());
+  service_.Begin(ValidBegin(), {.wait = absl::Seconds(30)},
+                 ScopeOf(milliseconds(140)), reply.Receiver());
   store_.begins.Take().Finish(InProgressAnswer());
   EXPECT_TRUE(reply.arrived());
   EXPECT_EQ(*reply.answer(), InProgressAnswer());
@@ -381,7 +384,8 @@ TEST_F(DedupeServiceTest, TooManyWaitersAreToldInProgressAtOnce) {
 TEST_F(DedupeServiceTest, ACancelledWaiterIsAskedForNoLonger) {
   CallScope scope = Scope();
   Reply<BeginAnswer> reply;
-  service_.Begin(ValidBegin(), absl::Seconds(30), scope, reply.Receiver());
+  service_.Begin(ValidBegin(), {.wait = absl::Seconds(30)}, scope,
+                 reply.Receiver());
   store_.begins.Take().Finish(InProgressAnswer());
   scope.Cancel();
   auto last = store_.begins.Take();
@@ -412,6 +416,50 @@ TEST_F(DedupeServiceTest, NobodyIsAnsweredTwice) {
   store_.begins.Take().Finish(ReplayAnswer());
   EXPECT_FALSE(store_.begins.WaitForCall(8 * kWaitersTick));
   EXPECT_EQ(reply.count(), 1);
+}
+
+class FullQuotaTest : public DedupeServiceTest {
+ protected:
+  void Begin(Reply<BeginAnswer>& reply) {
+    service_.Begin(ValidBegin(),
+                   {.may_create = Refusal(Reason::kQuota, "live_keys")},
+                   Scope(), reply.Receiver());
+  }
+  void Look(RecordState state) {
+    store_.watches.AnswerBy([state](const WatchCommand&) {
+      LookupAnswer answer;
+      answer.state = state;
+      return answer;
+    });
+  }
+};
+
+TEST_F(FullQuotaTest, NewKeyIsRefusedUnasked) {
+  Look(RecordState::kAbsent);
+  Reply<BeginAnswer> reply;
+  Begin(reply);
+  EXPECT_EQ(ReasonOf(reply.answer().status()), Reason::kQuota);
+  EXPECT_EQ(store_.begins.count(), 0u);
+}
+
+TEST_F(FullQuotaTest, KeyWithARecordIsBegunAsEver) {
+  for (const RecordState state :
+       {RecordState::kInProgress, RecordState::kReleased, RecordState::kInDoubt,
+        RecordState::kCompleted}) {
+    Look(state);
+    Reply<BeginAnswer> reply;
+    Begin(reply);
+    store_.begins.Take().Finish(InProgressAnswer());
+    EXPECT_TRUE(reply.answer().ok());
+  }
+}
+
+TEST_F(FullQuotaTest, ErrorOfTheLookIsTheAnswer) {
+  store_.watches.AnswerBy(
+      [](const WatchCommand&) { return Refusal(Reason::kStoreDown); });
+  Reply<BeginAnswer> reply;
+  Begin(reply);
+  EXPECT_EQ(ReasonOf(reply.answer().status()), Reason::kStoreDown);
 }
 
 }  // namespace

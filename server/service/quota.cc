@@ -1,0 +1,70 @@
+#include "server/service/quota.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "server/service/reason.h"
+
+namespace dedupe {
+
+absl::Status QuotaUse::Enter(const Quota& quota, SteadyTime now) {
+  absl::MutexLock lock(&mutex_);
+  if (quota.calls_in_flight_max.has_value() &&
+      calls_in_flight_ >= *quota.calls_in_flight_max) {
+    return Refusal(Reason::kQuota, "calls_in_flight");
+  }
+  if (quota.calls_per_second_max.has_value()) {
+    const auto rate = static_cast<double>(*quota.calls_per_second_max);
+    const std::chrono::duration<double> passed = now - calls_left_at_;
+    calls_left_ = calls_left_ < 0
+                      ? rate
+                      : std::min(rate, calls_left_ + passed.count() * rate);
+    calls_left_at_ = now;
+    if (calls_left_ < 1) return Refusal(Reason::kQuota, "calls_per_second");
+    --calls_left_;
+  }
+  ++calls_in_flight_;
+  return absl::OkStatus();
+}
+
+void QuotaUse::Leave() {
+  absl::MutexLock lock(&mutex_);
+  --calls_in_flight_;
+}
+
+absl::Status QuotaUse::MayCreate(const Quota& quota) const {
+  absl::MutexLock lock(&mutex_);
+  if (quota.live_keys_max.has_value() &&
+      measured_.live_keys + added_.live_keys >= *quota.live_keys_max) {
+    return Refusal(Reason::kQuota, "live_keys");
+  }
+  if (quota.stored_bytes_max.has_value() &&
+      measured_.stored_bytes + added_.stored_bytes >= *quota.stored_bytes_max) {
+    return Refusal(Reason::kQuota, "stored_bytes");
+  }
+  return absl::OkStatus();
+}
+
+void QuotaUse::AddLiveKey() {
+  absl::MutexLock lock(&mutex_);
+  ++added_.live_keys;
+}
+
+void QuotaUse::AddStoredBytes(int64_t bytes) {
+  absl::MutexLock lock(&mutex_);
+  added_.stored_bytes += bytes;
+}
+
+void QuotaUse::StartMeasurement() {
+  absl::MutexLock lock(&mutex_);
+  measured_ = {measured_.live_keys + added_.live_keys,
+               measured_.stored_bytes + added_.stored_bytes};
+  added_ = {};
+}
+
+void QuotaUse::FinishMeasurement(const Measurement& measured) {
+  absl::MutexLock lock(&mutex_);
+  measured_ = measured;
+}
+
+}  // namespace dedupe

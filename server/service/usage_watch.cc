@@ -1,0 +1,86 @@
+#include "server/service/usage_watch.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "server/telemetry/log.h"
+
+namespace dedupe {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr absl::Duration kStopPoll = absl::Milliseconds(50);
+
+bool IsCounted(const Quota& quota) {
+  return quota.live_keys_max.has_value() || quota.stored_bytes_max.has_value();
+}
+
+}  // namespace
+
+UsageWatch::UsageWatch(const AccessWatch& access, Measure measure,
+                       Options options)
+    : access_(access), measure_(std::move(measure)), options_(options) {
+  thread_ = std::thread([this] { Run(); });
+}
+
+UsageWatch::~UsageWatch() { Stop(); }
+
+void UsageWatch::Stop() {
+  stopping_ = true;
+  if (thread_.joinable()) thread_.join();
+}
+
+void UsageWatch::Run() {
+  while (!stopping_) {
+    const auto began = steady_clock::now();
+    for (const Caller& caller : access_.Callers()) {
+      if (stopping_) return;
+      if (IsCounted(caller.principal->quota)) MeasureCaller(caller);
+    }
+    const absl::Duration took = absl::FromChrono(steady_clock::now() - began);
+    Sleep(std::max(options_.interval, 19 * took));
+  }
+}
+
+void UsageWatch::MeasureCaller(const Caller& caller) {
+  caller.use->StartMeasurement();
+  QuotaUse::Measurement sum;
+  for (const std::string& pattern : caller.principal->client_ids) {
+    const auto counted = CountPattern(pattern);
+    if (!counted.has_value()) return;
+    sum.live_keys += counted->live_keys;
+    sum.stored_bytes += counted->stored_bytes;
+  }
+  caller.use->FinishMeasurement(sum);
+}
+
+std::optional<QuotaUse::Measurement> UsageWatch::CountPattern(
+    const std::string& pattern) {
+  QuotaUse::Measurement sum;
+  UsageCommand command{.pattern = pattern, .row_limit = options_.row_limit};
+  while (!stopping_) {
+    auto answer = measure_(command);
+    if (!answer.ok()) {
+      Log(Severity::kWarning, "usage_not_counted",
+          {{"error", answer.status().ToString()}});
+      return std::nullopt;
+    }
+    sum.live_keys += answer->live_keys;
+    sum.stored_bytes += answer->stored_bytes;
+    if (answer->rows < options_.row_limit) return sum;
+    command.after_client_id = std::move(answer->last_client_id);
+    command.after_key = std::move(answer->last_key);
+  }
+  return std::nullopt;
+}
+
+void UsageWatch::Sleep(absl::Duration duration) const {
+  const auto until = steady_clock::now() + absl::ToChronoNanoseconds(duration);
+  while (!stopping_ && steady_clock::now() < until) {
+    std::this_thread::sleep_for(absl::ToChronoNanoseconds(kStopPoll));
+  }
+}
+
+}  // namespace dedupe
