@@ -1,172 +1,19 @@
 #include "server/app/config.h"
 
-#include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <fstream>
-#include <iterator>
-#include <set>
 #include <sstream>
 #include <utility>
 
-#include "absl/flags/flag.h"
 #include "absl/flags/reflection.h"
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
+#include "server/app/settings.h"
 #include "server/store/connection.h"
-#include "server/store/postgres_store.h"
-
-namespace {
-
-constexpr size_t kMebibyte = 1024 * 1024;
-
-dedupe::PostgresStoreOptions StoreDefaults() { return {}; }
-
-}  // namespace
-
-ABSL_FLAG(std::string, listen_address, "127.0.0.1:7733",
-          "Where to serve gRPC, without TLS: HOST:PORT or unix:PATH.");
-ABSL_FLAG(
-    std::string, database_url, "",
-    "The database: a libpq connection string or postgresql:// URI. On the "
-    "command line every user of the machine can read it; if it holds a "
-    "password use the variable or --database-url-file.");
-ABSL_FLAG(std::string, database_url_file, "",
-          "A file with that connection string in it, instead.");
-ABSL_FLAG(int, connections, static_cast<int>(StoreDefaults().connections),
-          "Connections to the database, 1 to 64. Few and busy is faster than "
-          "many, because calls that wait are batched.");
-ABSL_FLAG(int, batch_max, static_cast<int>(StoreDefaults().batch_calls_max),
-          "Calls in one statement at most, 1 to 256. 1 switches batching off.");
-ABSL_FLAG(int, queue_max, static_cast<int>(StoreDefaults().queue_calls_max),
-          "Calls that may wait for a connection, 1 to 1000000; more are "
-          "refused with OVERLOADED.");
-ABSL_FLAG(int, queue_mebibytes_max,
-          static_cast<int>(StoreDefaults().queue_bytes_max / kMebibyte),
-          "Mebibytes that they may hold, 1 to 16384; likewise.");
-ABSL_FLAG(int, waiters_max, 10000,
-          "Begins that may wait for another attempt to finish, 0 to 1000000; "
-          "more are told in_progress at once.");
-ABSL_FLAG(absl::Duration, statement_timeout, StoreDefaults().statement_timeout,
-          "A statement that takes longer costs its connection, 100ms to 1m; "
-          "its calls are repeated on another.");
-ABSL_FLAG(absl::Duration, reap_interval, absl::Seconds(1),
-          "How often expired records are looked for, 10ms to 1h.");
-ABSL_FLAG(int, reap_batch, 500,
-          "Records that one transaction deletes at most, 1 to 10000.");
-ABSL_FLAG(absl::Duration, drain_delay, absl::Seconds(5),
-          "On SIGTERM: how long to go on serving while health says "
-          "NOT_SERVING, so that balancers turn away first, 0s to 5m.");
-ABSL_FLAG(absl::Duration, drain_grace, absl::Seconds(20),
-          "After that: how long calls in flight may take to finish, 0s to 5m.");
-ABSL_FLAG(bool, reflection, true,
-          "Serve gRPC reflection, so that grpcurl needs no .proto file.");
-ABSL_FLAG(std::string, log_format, "json", "json or text, on standard error.");
-ABSL_FLAG(std::string, log_level, "info", "debug, info, warning or error.");
 
 namespace dedupe {
 namespace {
-
-const absl::CommandLineFlag* const kSettings[] = {
-    &absl::GetFlagReflectionHandle(FLAGS_listen_address),
-    &absl::GetFlagReflectionHandle(FLAGS_database_url),
-    &absl::GetFlagReflectionHandle(FLAGS_database_url_file),
-    &absl::GetFlagReflectionHandle(FLAGS_connections),
-    &absl::GetFlagReflectionHandle(FLAGS_batch_max),
-    &absl::GetFlagReflectionHandle(FLAGS_queue_max),
-    &absl::GetFlagReflectionHandle(FLAGS_queue_mebibytes_max),
-    &absl::GetFlagReflectionHandle(FLAGS_waiters_max),
-    &absl::GetFlagReflectionHandle(FLAGS_statement_timeout),
-    &absl::GetFlagReflectionHandle(FLAGS_reap_interval),
-    &absl::GetFlagReflectionHandle(FLAGS_reap_batch),
-    &absl::GetFlagReflectionHandle(FLAGS_drain_delay),
-    &absl::GetFlagReflectionHandle(FLAGS_drain_grace),
-    &absl::GetFlagReflectionHandle(FLAGS_reflection),
-    &absl::GetFlagReflectionHandle(FLAGS_log_format),
-    &absl::GetFlagReflectionHandle(FLAGS_log_level),
-};
-
-// On the command line words are joined by dashes, which absl does not know.
-std::string FlagName(const absl::CommandLineFlag& flag) {
-  return absl::StrCat("--", absl::StrReplaceAll(flag.Name(), {{"_", "-"}}));
-}
-
-std::string VariableName(const absl::CommandLineFlag& flag) {
-  return absl::StrCat("DEDUPE_", absl::AsciiStrToUpper(flag.Name()));
-}
-
-// Both names: a message does not know which of them the operator used.
-std::string BothNames(const absl::CommandLineFlag& flag) {
-  return absl::StrCat(FlagName(flag), " (", VariableName(flag), ")");
-}
-
-bool HoldsSecret(const absl::CommandLineFlag& flag) {
-  return flag.Name() == "database_url";
-}
-
-absl::Status Set(const absl::CommandLineFlag& flag, const std::string& value) {
-  std::string error;
-  if (absl::FindCommandLineFlag(flag.Name())->ParseFrom(value, &error)) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat(BothNames(flag), " is \"", HoldsSecret(flag) ? "..." : value,
-                   "\", which does not parse; the default is \"",
-                   flag.DefaultValue(), "\". ", flag.Help()));
-}
-
-const absl::CommandLineFlag* FindSetting(absl::string_view flag_name) {
-  for (const absl::CommandLineFlag* flag : kSettings) {
-    if (FlagName(*flag) == flag_name) return flag;
-  }
-  return nullptr;
-}
-
-absl::Status ReadEnvironment() {
-  for (const absl::CommandLineFlag* flag : kSettings) {
-    const char* value = std::getenv(VariableName(*flag).c_str());
-    if (value == nullptr) continue;
-    if (absl::Status status = Set(*flag, value); !status.ok()) return status;
-  }
-  return absl::OkStatus();
-}
-
-// --name=value, --name value, and for the one that is a boolean --name alone.
-absl::Status ReadArguments(const std::vector<std::string>& arguments) {
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    const std::string& argument = arguments[i];
-    const size_t equals = argument.find('=');
-    const std::string name =
-        absl::StrReplaceAll(argument.substr(0, equals), {{"_", "-"}});
-    const absl::CommandLineFlag* flag = FindSetting(name);
-    // It may be a connection string without its name.
-    if (!absl::StartsWith(argument, "--") || absl::StrContains(name, "://")) {
-      return absl::InvalidArgumentError(
-          "a word on the command line is no setting; write --name=value;"
-          " --help shows them all");
-    }
-    if (flag == nullptr) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("no setting is called \"", argument.substr(0, equals),
-                       "\"; --help shows them all"));
-    }
-    std::string value = "true";
-    if (equals != std::string::npos) {
-      value = argument.substr(equals + 1);
-    } else if (!flag->IsOfType<bool>()) {
-      if (++i == arguments.size()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(name, " needs a value; write ", name, "=VALUE"));
-      }
-      value = arguments[i];
-    }
-    if (absl::Status status = Set(*flag, value); !status.ok()) return status;
-  }
-  return absl::OkStatus();
-}
 
 // Checks one setting after another and remembers the first that is wrong.
 class Checker {
@@ -237,12 +84,43 @@ absl::StatusOr<std::string> ReadDatabaseUrl() {
   return url;
 }
 
+absl::StatusOr<Config::Tls> ReadTls(Checker& checker) {
+  Config::Tls tls;
+  tls.files = {.certificate = absl::GetFlag(FLAGS_tls_certificate_file),
+               .key = absl::GetFlag(FLAGS_tls_key_file),
+               .client_ca = absl::GetFlag(FLAGS_tls_client_ca_file),
+               .client_crl = absl::GetFlag(FLAGS_tls_client_crl_file)};
+  tls.client_certificates = checker.OneOf<ClientCertificates>(
+      FLAGS_tls_client_certificates,
+      {{"require", ClientCertificates::kRequire},
+       {"optional", ClientCertificates::kOptional}});
+  tls.reload_interval = checker.Within(
+      FLAGS_tls_reload_interval, absl::Milliseconds(100), absl::Hours(1));
+  if (tls.files.certificate.empty() != tls.files.key.empty()) {
+    return absl::InvalidArgumentError(
+        "one of --tls-certificate-file (DEDUPE_TLS_CERTIFICATE_FILE) and"
+        " --tls-key-file (DEDUPE_TLS_KEY_FILE) is set; TLS needs both");
+  }
+  if (tls.files.certificate.empty() && !tls.files.client_ca.empty()) {
+    return absl::InvalidArgumentError(
+        "--tls-client-ca-file (DEDUPE_TLS_CLIENT_CA_FILE) is set and"
+        " --tls-certificate-file is not: callers show certificates only where"
+        " there is TLS");
+  }
+  if (tls.files.client_ca.empty() && !tls.files.client_crl.empty()) {
+    return absl::InvalidArgumentError(
+        "--tls-client-crl-file (DEDUPE_TLS_CLIENT_CRL_FILE) is set and"
+        " --tls-client-ca-file is not: the lists are of its CAs");
+  }
+  return tls;
+}
+
 }  // namespace
 
 absl::StatusOr<Config> LoadConfig(const std::vector<std::string>& arguments) {
-  absl::Status status = ReadEnvironment();
-  status.Update(ReadArguments(arguments));
-  if (!status.ok()) return status;
+  if (absl::Status status = ReadSettings(arguments); !status.ok()) {
+    return status;
+  }
   auto database_url = ReadDatabaseUrl();
   if (!database_url.ok()) return database_url.status();
 
@@ -252,6 +130,22 @@ absl::StatusOr<Config> LoadConfig(const std::vector<std::string>& arguments) {
   };
   Config config;
   config.listen_address = absl::GetFlag(FLAGS_listen_address);
+  auto tls = ReadTls(checker);
+  if (!tls.ok()) return tls.status();
+  config.tls = *std::move(tls);
+  config.plaintext_from_network = absl::GetFlag(FLAGS_plaintext_from_network);
+  config.authentication = checker.OneOf<Authentication>(
+      FLAGS_authentication, {{"auto", Authentication::kAuto},
+                             {"required", Authentication::kRequired},
+                             {"none", Authentication::kNone}});
+  config.connections_max = checker.Within(FLAGS_connections_max, 0, 1'000'000);
+  config.calls_in_flight_max =
+      checker.Within(FLAGS_calls_in_flight_max, 1, 1'000'000);
+  config.connection_age_max = checker.Within(
+      FLAGS_connection_age_max, absl::Seconds(1), absl::Hours(24));
+  config.connection_age_grace = checker.Within(
+      FLAGS_connection_age_grace, absl::Seconds(1), absl::Hours(1));
+  config.metrics_address = absl::GetFlag(FLAGS_metrics_address);
   config.database_url = *std::move(database_url);
   config.connections = checker.Within(FLAGS_connections, 1, 64);
   config.batch_max = count(FLAGS_batch_max, 1, 256);
@@ -279,19 +173,6 @@ absl::StatusOr<Config> LoadConfig(const std::vector<std::string>& arguments) {
                                                 {"error", Severity::kError}});
   if (!checker.status().ok()) return checker.status();
   return config;
-}
-
-std::string SettingsHelp() {
-  std::string help;
-  for (const absl::CommandLineFlag* flag : kSettings) {
-    absl::StrAppend(&help, "  ", FlagName(*flag), "  ", VariableName(*flag),
-                    "\n      ", flag->Help());
-    if (const std::string value = flag->DefaultValue(); !value.empty()) {
-      absl::StrAppend(&help, " Default: ", value, ".");
-    }
-    absl::StrAppend(&help, "\n");
-  }
-  return help;
 }
 
 }  // namespace dedupe
