@@ -1,0 +1,481 @@
+-- Access: who may call, known by which token or certificate, for which client
+-- ids. Kept here so that every server knows the same, and so that a revocation
+-- needs no restart.
+SET ROLE dedupe_owner;
+
+-- caller: Begin, Complete, Extend, Release, Lookup; reader: Lookup alone.
+CREATE TYPE dedupe.principal_role AS ENUM ('caller', 'reader', 'admin');
+
+-- Octets of the longest element; NULL of an empty array. A check constraint
+-- cannot look into an array by itself.
+CREATE FUNCTION dedupe.longest(texts text[]) RETURNS integer
+LANGUAGE plpgsql IMMUTABLE STRICT
+SET search_path = dedupe, pg_temp
+AS $$
+BEGIN
+  RETURN (SELECT max(octet_length(t)) FROM unnest(texts) AS t);
+END
+$$;
+
+CREATE TABLE dedupe.principal (
+  created_at timestamptz NOT NULL,
+  -- What it may use up; NULL: as much as it likes. The calls are counted by
+  -- each server for itself.
+  calls_in_flight_max bigint,
+  calls_per_second_max bigint,
+  -- Of all records of its client ids. 0: no new ones.
+  live_keys_max bigint,
+  stored_bytes_max bigint,
+  role dedupe.principal_role NOT NULL,
+  name text COLLATE "C" NOT NULL,
+  -- Each one client id, or the beginning of some with a * behind it.
+  client_ids text[] COLLATE "C" NOT NULL,
+
+  CONSTRAINT principal_pkey PRIMARY KEY (name),
+  CONSTRAINT principal_name_length CHECK (octet_length(name) BETWEEN 1 AND 128),
+  CONSTRAINT principal_name_text CHECK (name !~ '[\u0001-\u001f\u007f-\u009f]'),
+  CONSTRAINT principal_client_ids_count
+    CHECK (array_ndims(client_ids) = 1
+           AND cardinality(client_ids) BETWEEN 1 AND 64),
+  CONSTRAINT principal_client_ids_length
+    CHECK (array_position(client_ids, NULL) IS NULL
+           AND '' <> ALL (client_ids)
+           AND dedupe.longest(client_ids) <= 255),
+  CONSTRAINT principal_client_ids_text
+    CHECK (array_to_string(client_ids, '') !~ '[\u0001-\u001f\u007f-\u009f]'),
+  CONSTRAINT principal_calls_in_flight_range
+    CHECK (calls_in_flight_max BETWEEN 1 AND 1000000),
+  CONSTRAINT principal_calls_per_second_range
+    CHECK (calls_per_second_max BETWEEN 1 AND 1000000000),
+  CONSTRAINT principal_live_keys_range
+    CHECK (live_keys_max BETWEEN 0 AND 1000000000000),
+  CONSTRAINT principal_stored_bytes_range
+    CHECK (stored_bytes_max BETWEEN 0 AND 1000000000000000)
+);
+
+CREATE TABLE dedupe.token (
+  created_at timestamptz NOT NULL,
+  -- NULL: it does not expire.
+  expires_at timestamptz,
+  -- NULL: it has not been revoked.
+  revoked_at timestamptz,
+  -- To about a minute. NULL: not yet.
+  last_used_at timestamptz,
+  id text COLLATE "C" NOT NULL,
+  principal text COLLATE "C" NOT NULL,
+  -- Of the secret, which is random and is kept nowhere.
+  sha256 bytea NOT NULL,
+
+  CONSTRAINT token_pkey PRIMARY KEY (id),
+  CONSTRAINT token_principal_fkey FOREIGN KEY (principal)
+    REFERENCES dedupe.principal (name) ON DELETE CASCADE,
+  CONSTRAINT token_id_form CHECK (id ~ '^[0-9a-f]{16}$'),
+  CONSTRAINT token_sha256_length CHECK (octet_length(sha256) = 32),
+  CONSTRAINT token_expires_later CHECK (expires_at > created_at),
+  CONSTRAINT token_times_finite
+    CHECK (isfinite(created_at) AND isfinite(expires_at)
+           AND isfinite(revoked_at) AND isfinite(last_used_at))
+) WITH (
+  -- Room for the version with another last_used_at: keeps it HOT.
+  fillfactor = 50
+);
+
+CREATE INDEX token_principal_idx ON dedupe.token (principal);
+
+-- What a certificate's subject alternative name makes of its bearer.
+CREATE TABLE dedupe.certificate_name (
+  -- With its kind in front: uri:spiffe://prod/shop, dns:shop.internal.
+  name text COLLATE "C" NOT NULL,
+  principal text COLLATE "C" NOT NULL,
+
+  CONSTRAINT certificate_name_pkey PRIMARY KEY (name),
+  CONSTRAINT certificate_name_principal_fkey FOREIGN KEY (principal)
+    REFERENCES dedupe.principal (name) ON DELETE CASCADE,
+  CONSTRAINT certificate_name_kind CHECK (name ~ '^(uri|dns):'),
+  -- The kind, and as much as a SPIFFE ID may have.
+  CONSTRAINT certificate_name_length
+    CHECK (octet_length(name) BETWEEN 5 AND 2052),
+  CONSTRAINT certificate_name_text
+    CHECK (name !~ '[\u0001-\u001f\u007f-\u009f]')
+);
+
+CREATE INDEX certificate_name_principal_idx
+ON dedupe.certificate_name (principal);
+
+-- One row, which grows with every change of the above. Whoever changes something
+-- locks it first, so administrators take turns.
+CREATE TABLE dedupe.access_version (
+  version bigint NOT NULL DEFAULT 1,
+  id boolean NOT NULL DEFAULT true,
+  CONSTRAINT access_version_pkey PRIMARY KEY (id),
+  CONSTRAINT access_version_one_row CHECK (id),
+  CONSTRAINT access_version_positive CHECK (version > 0)
+) WITH (fillfactor = 10);
+INSERT INTO dedupe.access_version DEFAULT VALUES;
+
+CREATE TYPE dedupe.access_answer AS (
+  version bigint,
+  -- NULL if known_version is the newest, else
+  --   {"principals": [{"name", "role", "client_ids": [], and the quotas}],
+  --    "tokens": [{"id", "sha256" in hexadecimal, "principal", "expires_us"}],
+  --    "certificate_names": [{"name", "principal"}]}
+  -- with null where a column is NULL.
+  document jsonb,
+  decided_at timestamptz
+);
+
+-- Everything that is valid, unless the asker has it, and notes which tokens were
+-- used. Revoked tokens are left out.
+CREATE FUNCTION dedupe.access(known_version bigint, used_token_ids text[])
+RETURNS dedupe.access_answer
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = dedupe, pg_temp
+SET lock_timeout = '250ms'
+AS $$
+#variable_conflict use_column
+DECLARE
+  now_us CONSTANT bigint := dedupe.now_us();
+  now_at CONSTANT timestamptz := to_timestamp(now_us::float8 / 1000000);
+  minute_ago CONSTANT timestamptz :=
+    to_timestamp((now_us - 60000000)::float8 / 1000000);
+  answer dedupe.access_answer;
+BEGIN
+  IF cardinality(used_token_ids) > 0 THEN
+    -- Who may come in matters more than when somebody did: what is locked is
+    -- noted another time.
+    BEGIN
+      UPDATE dedupe.token SET last_used_at = now_at
+      WHERE id IN (
+        SELECT t.id FROM dedupe.token AS t
+        WHERE t.id = ANY (used_token_ids)
+          AND (t.last_used_at > minute_ago) IS NOT TRUE
+        FOR NO KEY UPDATE SKIP LOCKED);
+    EXCEPTION WHEN lock_not_available THEN
+      NULL;
+    END;
+  END IF;
+
+  -- One statement, so that version and document are of one moment.
+  SELECT
+    v.version,
+    CASE WHEN v.version IS DISTINCT FROM known_version THEN jsonb_build_object(
+      'principals', (
+        SELECT coalesce(jsonb_agg(jsonb_build_object(
+          'name', p.name,
+          'role', p.role,
+          'client_ids', p.client_ids,
+          'calls_in_flight_max', p.calls_in_flight_max,
+          'calls_per_second_max', p.calls_per_second_max,
+          'live_keys_max', p.live_keys_max,
+          'stored_bytes_max', p.stored_bytes_max) ORDER BY p.name), '[]')
+        FROM dedupe.principal AS p),
+      'tokens', (
+        SELECT coalesce(jsonb_agg(jsonb_build_object(
+          'id', t.id,
+          'sha256', encode(t.sha256, 'hex'),
+          'principal', t.principal,
+          'expires_us', (extract(epoch FROM t.expires_at) * 1000000)::bigint)
+          ORDER BY t.id), '[]')
+        FROM dedupe.token AS t
+        WHERE t.revoked_at IS NULL),
+      'certificate_names', (
+        SELECT coalesce(jsonb_agg(jsonb_build_object(
+          'name', c.name,
+          'principal', c.principal) ORDER BY c.name), '[]')
+        FROM dedupe.certificate_name AS c))
+    END
+  INTO STRICT answer.version, answer.document
+  FROM dedupe.access_version AS v;
+  answer.decided_at := now_at;
+  RETURN answer;
+END
+$$;
+
+-- The administrator's. Each returns an outcome; those that are no change leave
+-- everything as it is. They are granted to nobody: whoever is a member of
+-- dedupe_owner may call them.
+
+-- Waits for its turn.
+CREATE FUNCTION dedupe.lock_access() RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET search_path = dedupe, pg_temp
+SET lock_timeout = '5s'
+AS $$
+BEGIN
+  PERFORM FROM dedupe.access_version WHERE id FOR UPDATE;
+END
+$$;
+
+-- Not only one more, but the time, if that is greater: a database that was set
+-- back to an older state, and changed since, must not come to a version that a
+-- server knows with another content.
+CREATE FUNCTION dedupe.raise_access_version() RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET search_path = dedupe, pg_temp
+AS $$
+BEGIN
+  UPDATE dedupe.access_version
+  SET version = greatest(version + 1, dedupe.now_us())
+  WHERE id;
+END
+$$;
+
+-- created, replaced (as a whole); certificate_taken: a name is another
+-- principal's; too_many: there are 10,000, as many as servers are to hold.
+CREATE FUNCTION dedupe.put_principal(
+  name text,
+  role dedupe.principal_role,
+  client_ids text[],
+  certificate_names text[],
+  calls_in_flight_max bigint,
+  calls_per_second_max bigint,
+  live_keys_max bigint,
+  stored_bytes_max bigint
+) RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = dedupe, pg_temp
+AS $$
+#variable_conflict use_variable
+DECLARE
+  outcome text := 'replaced';
+BEGIN
+  IF cardinality(certificate_names) > 64 THEN
+    RAISE EXCEPTION 'a principal has up to 64 certificate names'
+      USING ERRCODE = 'invalid_parameter_value';
+  END IF;
+  PERFORM dedupe.lock_access();
+  IF EXISTS (
+    SELECT FROM dedupe.certificate_name AS c
+    WHERE c.name = ANY (certificate_names) AND c.principal <> name)
+  THEN
+    RETURN 'certificate_taken';
+  END IF;
+
+  UPDATE dedupe.principal AS p
+  SET role = put_principal.role,
+    client_ids = put_principal.client_ids,
+    calls_in_flight_max = put_principal.calls_in_flight_max,
+    calls_per_second_max = put_principal.calls_per_second_max,
+    live_keys_max = put_principal.live_keys_max,
+    stored_bytes_max = put_principal.stored_bytes_max
+  WHERE p.name = put_principal.name;
+  IF NOT FOUND THEN
+    IF (SELECT count(*) FROM dedupe.principal) >= 10000 THEN
+      RETURN 'too_many';
+    END IF;
+    INSERT INTO dedupe.principal (
+      created_at, calls_in_flight_max, calls_per_second_max, live_keys_max,
+      stored_bytes_max, role, name, client_ids)
+    VALUES (
+      to_timestamp(dedupe.now_us()::float8 / 1000000), calls_in_flight_max,
+      calls_per_second_max, live_keys_max, stored_bytes_max, role, name,
+      client_ids);
+    outcome := 'created';
+  END IF;
+
+  DELETE FROM dedupe.certificate_name AS c WHERE c.principal = name;
+  INSERT INTO dedupe.certificate_name (name, principal)
+  SELECT DISTINCT n, put_principal.name FROM unnest(certificate_names) AS n;
+  PERFORM dedupe.raise_access_version();
+  RETURN outcome;
+END
+$$;
+
+-- removed, with its tokens and certificate names; unknown.
+CREATE FUNCTION dedupe.remove_principal(name text) RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = dedupe, pg_temp
+AS $$
+BEGIN
+  PERFORM dedupe.lock_access();
+  DELETE FROM dedupe.principal AS p WHERE p.name = remove_principal.name;
+  IF NOT FOUND THEN
+    RETURN 'unknown';
+  END IF;
+  PERFORM dedupe.raise_access_version();
+  RETURN 'removed';
+END
+$$;
+
+CREATE TYPE dedupe.create_token_answer AS (
+  -- created; principal_unknown; taken: there is a token of that id; too_many:
+  -- the principal has two that are neither revoked nor expired.
+  outcome text,
+  expires_at timestamptz
+);
+
+-- Two live tokens are what a rotation needs; a third would be one that nobody
+-- remembers. lifetime_us: from now on; NULL: it does not expire.
+CREATE FUNCTION dedupe.create_token(
+  principal text,
+  id text,
+  sha256 bytea,
+  lifetime_us bigint
+) RETURNS dedupe.create_token_answer
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = dedupe, pg_temp
+AS $$
+#variable_conflict use_variable
+DECLARE
+  live_max CONSTANT integer := 2;
+  -- How long dead tokens stay to be seen: 90 days.
+  history_us CONSTANT bigint := 7776000000000;
+  now_us bigint;
+  now_at timestamptz;
+  answer dedupe.create_token_answer;
+BEGIN
+  -- Ten years, leap days included.
+  IF lifetime_us NOT BETWEEN 1000000 AND 315619200000000 THEN
+    RAISE EXCEPTION 'a token lives for 1 second to 3653 days'
+      USING ERRCODE = 'invalid_parameter_value';
+  END IF;
+  PERFORM dedupe.lock_access();
+  now_us := dedupe.now_us();
+  now_at := to_timestamp(now_us::float8 / 1000000);
+  IF NOT EXISTS (SELECT FROM dedupe.principal AS p WHERE p.name = principal)
+  THEN
+    answer.outcome := 'principal_unknown';
+    RETURN answer;
+  END IF;
+  IF EXISTS (SELECT FROM dedupe.token AS t WHERE t.id = create_token.id) THEN
+    answer.outcome := 'taken';
+    RETURN answer;
+  END IF;
+  IF live_max <= (
+    SELECT count(*) FROM dedupe.token AS t
+    WHERE t.principal = create_token.principal
+      AND t.revoked_at IS NULL AND (t.expires_at <= now_at) IS NOT TRUE)
+  THEN
+    answer.outcome := 'too_many';
+    RETURN answer;
+  END IF;
+
+  DELETE FROM dedupe.token AS t
+  WHERE t.principal = create_token.principal
+    AND least(t.revoked_at, t.expires_at)
+      < to_timestamp((now_us - history_us)::float8 / 1000000);
+  answer.expires_at := to_timestamp((now_us + lifetime_us)::float8 / 1000000);
+  INSERT INTO dedupe.token (created_at, expires_at, id, principal, sha256)
+  VALUES (now_at, answer.expires_at, id, principal, sha256);
+  PERFORM dedupe.raise_access_version();
+  answer.outcome := 'created';
+  RETURN answer;
+END
+$$;
+
+-- revoked; already_revoked; unknown.
+CREATE FUNCTION dedupe.revoke_token(id text) RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = dedupe, pg_temp
+AS $$
+BEGIN
+  PERFORM dedupe.lock_access();
+  UPDATE dedupe.token AS t
+  SET revoked_at = to_timestamp(dedupe.now_us()::float8 / 1000000)
+  WHERE t.id = revoke_token.id AND t.revoked_at IS NULL;
+  IF FOUND THEN
+    PERFORM dedupe.raise_access_version();
+    RETURN 'revoked';
+  END IF;
+  IF EXISTS (SELECT FROM dedupe.token AS t WHERE t.id = revoke_token.id) THEN
+    RETURN 'already_revoked';
+  END IF;
+  RETURN 'unknown';
+END
+$$;
+
+CREATE TYPE dedupe.principal_listing AS (
+  name text,
+  role dedupe.principal_role,
+  client_ids text[],
+  certificate_names text[],
+  calls_in_flight_max bigint,
+  calls_per_second_max bigint,
+  live_keys_max bigint,
+  stored_bytes_max bigint,
+  created_at timestamptz
+);
+
+CREATE FUNCTION dedupe.list_principals()
+RETURNS SETOF dedupe.principal_listing
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = dedupe, pg_temp
+AS $$
+BEGIN
+  RETURN QUERY
+  SELECT
+    p.name,
+    p.role,
+    p.client_ids,
+    ARRAY(
+      SELECT c.name FROM dedupe.certificate_name AS c
+      WHERE c.principal = p.name
+      ORDER BY c.name),
+    p.calls_in_flight_max,
+    p.calls_per_second_max,
+    p.live_keys_max,
+    p.stored_bytes_max,
+    p.created_at
+  FROM dedupe.principal AS p
+  ORDER BY p.name;
+END
+$$;
+
+CREATE TYPE dedupe.token_listing AS (
+  id text,
+  principal text,
+  created_at timestamptz,
+  expires_at timestamptz,
+  last_used_at timestamptz,
+  -- live, expired, revoked.
+  state text
+);
+
+-- Never the digests. NULL: of all principals.
+CREATE FUNCTION dedupe.list_tokens(principal text)
+RETURNS SETOF dedupe.token_listing
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = dedupe, pg_temp
+AS $$
+DECLARE
+  now_at CONSTANT timestamptz :=
+    to_timestamp(dedupe.now_us()::float8 / 1000000);
+BEGIN
+  RETURN QUERY
+  SELECT
+    t.id,
+    t.principal,
+    t.created_at,
+    t.expires_at,
+    t.last_used_at,
+    CASE
+      WHEN t.revoked_at IS NOT NULL THEN 'revoked'
+      WHEN t.expires_at <= now_at THEN 'expired'
+      ELSE 'live'
+    END
+  FROM dedupe.token AS t
+  WHERE list_tokens.principal IS NULL OR t.principal = list_tokens.principal
+  ORDER BY t.principal, t.created_at, t.id;
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION
+  dedupe.longest(text[]),
+  dedupe.access(bigint, text[]),
+  dedupe.lock_access(),
+  dedupe.raise_access_version(),
+  dedupe.put_principal(
+    text, dedupe.principal_role, text[], text[], bigint, bigint, bigint, bigint),
+  dedupe.remove_principal(text),
+  dedupe.create_token(text, text, bytea, bigint),
+  dedupe.revoke_token(text),
+  dedupe.list_principals(),
+  dedupe.list_tokens(text)
+FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION dedupe.access(bigint, text[]) TO dedupe_runtime;
+
+-- Servers built for the file before know nothing of this, and go on without.
+INSERT INTO dedupe.schema_version (version, name, compatible_from)
+VALUES (12, 'create_access', 10);
+
+RESET ROLE;
