@@ -9,6 +9,7 @@
 #define DEDUPE_SERVER_SERVICE_LIMITS_H_
 
 #include <cstddef>
+#include <cstdint>
 
 #include "absl/time/time.h"
 
@@ -38,6 +39,22 @@ inline constexpr size_t kHeadersMax = 64;
 // Names and values together.
 inline constexpr size_t kHeadersBytesMax = 16 * 1024;
 inline constexpr size_t kCheckpointBytesMax = 4 * 1024;
+
+// Of a principal; every server holds them all in memory.
+inline constexpr size_t kPrincipalNameBytesMax = 128;
+inline constexpr size_t kClientIdPatternsMax = 64;
+inline constexpr size_t kCertificateNamesMax = 64;
+// The kind, and as much as a SPIFFE ID may have.
+inline constexpr size_t kCertificateNameBytesMax = 4 + 2048;
+// Quotas beyond these are no quotas.
+inline constexpr int64_t kCallsInFlightQuotaMax = 1'000'000;
+inline constexpr int64_t kCallsPerSecondQuotaMax = 1'000'000'000;
+inline constexpr int64_t kLiveKeysQuotaMax = 1'000'000'000'000;
+inline constexpr int64_t kStoredBytesQuotaMax = 1'000'000'000'000'000;
+// Shorter ones expire on their way to whoever is to use them; ten years are
+// for ever.
+inline constexpr absl::Duration kTokenLifetimeMin = absl::Seconds(1);
+inline constexpr absl::Duration kTokenLifetimeMax = absl::Hours(24 * 3653);
 
 // What an in_progress answer tells callers to wait, unless the lease ends
 // sooner: short, because most work is done within a second.

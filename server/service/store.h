@@ -10,6 +10,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "server/service/access.h"
 #include "server/service/record.h"
 
 namespace dedupe {
@@ -105,6 +106,13 @@ class Store {
   // Succeeds only if the database can be written to.
   virtual void Probe(ProbeCommand command, CallScope scope,
                      Callback<ProbeAnswer> done) = 0;
+  // Who may touch what, unless the asker knows it. RECORD_DAMAGED: what is
+  // stored cannot be read, and no part of it is given.
+  virtual void LoadAccess(AccessCommand command, CallScope scope,
+                          Callback<AccessAnswer> done) = 0;
+  // Counts records, at most row_limit (1 to 100,000).
+  virtual void MeasureUsage(UsageCommand command, CallScope scope,
+                            Callback<UsageAnswer> done) = 0;
 };
 
 }  // namespace dedupe

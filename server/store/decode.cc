@@ -10,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/time/time.h"
 #include "server/service/reason.h"
+#include "server/store/access_document.h"
 
 namespace dedupe {
 namespace {
@@ -283,6 +284,31 @@ absl::StatusOr<ProbeAnswer> DecodeProbe(const pqxx::row& row) {
   answer.compatible_from = reader.Integer32();
   answer.decided_at = reader.Time();
   return Checked(reader, answer);
+}
+
+absl::StatusOr<AccessAnswer> DecodeAccess(const pqxx::row& row) {
+  RowReader reader(row);
+  AccessAnswer answer;
+  answer.version = reader.Integer();
+  if (const std::string document = reader.Text(); !document.empty()) {
+    auto list = DecodeAccessDocument(document);
+    if (!list.ok()) return list.status();
+    answer.list = *std::move(list);
+  }
+  answer.decided_at = reader.Time();
+  return Checked(reader, std::move(answer));
+}
+
+absl::StatusOr<UsageAnswer> DecodeUsage(const pqxx::row& row) {
+  RowReader reader(row);
+  UsageAnswer answer;
+  answer.rows = reader.Integer32();
+  answer.live_keys = reader.Integer();
+  answer.stored_bytes = reader.Integer();
+  answer.last_client_id = reader.Text();
+  answer.last_key = reader.Text();
+  answer.decided_at = reader.Time();
+  return Checked(reader, std::move(answer));
 }
 
 std::string EncodeHeaders(const std::vector<Header>& headers) {

@@ -13,7 +13,7 @@
 
 namespace dedupe {
 
-// Of every row but those of reap and probe.
+// Of every row that is about one record.
 RecordId DecodeId(const pqxx::row& row);
 // The function gave no decision: ask again.
 bool IsRetry(const pqxx::row& row);
@@ -25,6 +25,8 @@ absl::StatusOr<ReleaseAnswer> DecodeRelease(const pqxx::row& row);
 absl::StatusOr<LookupAnswer> DecodeLookup(const pqxx::row& row);
 absl::StatusOr<ReapAnswer> DecodeReap(const pqxx::row& row);
 absl::StatusOr<ProbeAnswer> DecodeProbe(const pqxx::row& row);
+absl::StatusOr<AccessAnswer> DecodeAccess(const pqxx::row& row);
+absl::StatusOr<UsageAnswer> DecodeUsage(const pqxx::row& row);
 
 // Headers as the record keeps them: a JSON array of [name, value].
 std::string EncodeHeaders(const std::vector<Header>& headers);

@@ -24,8 +24,10 @@ enum class Verb {
   kWatch,
   kReap,
   kProbe,
+  kAccess,
+  kUsage,
 };
-inline constexpr size_t kVerbs = static_cast<size_t>(Verb::kProbe) + 1;
+inline constexpr size_t kVerbs = static_cast<size_t>(Verb::kUsage) + 1;
 
 class Job {
  public:
@@ -106,6 +108,8 @@ using LookupJob = TypedJob<Verb::kLookup, LookupCommand, LookupAnswer>;
 using WatchJob = TypedJob<Verb::kWatch, WatchCommand, LookupAnswer>;
 using ReapJob = TypedJob<Verb::kReap, ReapCommand, ReapAnswer>;
 using ProbeJob = TypedJob<Verb::kProbe, ProbeCommand, ProbeAnswer>;
+using AccessJob = TypedJob<Verb::kAccess, AccessCommand, AccessAnswer>;
+using UsageJob = TypedJob<Verb::kUsage, UsageCommand, UsageAnswer>;
 
 }  // namespace dedupe
 

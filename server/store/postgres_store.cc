@@ -233,7 +233,26 @@ BatchResult RunReap(Connection& connection, const JobPtr& job) {
                             DecodeReap);
 }
 
-// Reap and Probe jobs share one id each, so they come alone.
+BatchResult RunAccess(Connection& connection, const JobPtr& job) {
+  const AccessCommand& command = static_cast<const AccessJob&>(*job).command();
+  SqlArray used;
+  for (const std::string& id : command.used_token_ids) used.AppendText(id);
+  return RunSingle<AccessJob>(
+      connection, job, kAccess,
+      {absl::StrCat(command.known_version), std::move(used).Take()},
+      DecodeAccess);
+}
+
+BatchResult RunUsage(Connection& connection, const JobPtr& job) {
+  const UsageCommand& command = static_cast<const UsageJob&>(*job).command();
+  return RunSingle<UsageJob>(
+      connection, job, kUsage,
+      {command.pattern, command.after_client_id, command.after_key,
+       absl::StrCat(command.row_limit)},
+      DecodeUsage);
+}
+
+// Jobs about no record share one id, so they come alone.
 BatchResult RunBatch(Connection& connection, const Jobs& jobs) {
   switch (jobs.front()->verb) {
     case Verb::kBegin:
@@ -257,6 +276,10 @@ BatchResult RunBatch(Connection& connection, const Jobs& jobs) {
     case Verb::kProbe:
       return RunSingle<ProbeJob>(connection, jobs.front(), kProbe, {},
                                  DecodeProbe);
+    case Verb::kAccess:
+      return RunAccess(connection, jobs.front());
+    case Verb::kUsage:
+      return RunUsage(connection, jobs.front());
   }
   return {absl::InternalError("no such verb"), {}};
 }
@@ -269,9 +292,11 @@ size_t BytesOf(const Response& response) {
   return bytes;
 }
 
-// Reap and Probe are about no record: all of each have one id, the empty one.
+// These are about no record: all of each have one id, the empty one.
 RecordId IdOf(const ReapCommand&) { return {}; }
 RecordId IdOf(const ProbeCommand&) { return {}; }
+RecordId IdOf(const AccessCommand&) { return {}; }
+RecordId IdOf(const UsageCommand&) { return {}; }
 template <typename Command>
 RecordId IdOf(const Command& command) {
   return command.id;
@@ -347,6 +372,22 @@ void PostgresStore::Reap(ReapCommand command, CallScope scope,
 void PostgresStore::Probe(ProbeCommand command, CallScope scope,
                           Callback<ProbeAnswer> done) {
   Submit<ProbeJob>(batcher_, 0, command, std::move(scope), std::move(done));
+}
+
+void PostgresStore::LoadAccess(AccessCommand command, CallScope scope,
+                               Callback<AccessAnswer> done) {
+  size_t bytes = 0;
+  for (const std::string& id : command.used_token_ids) bytes += id.size();
+  Submit<AccessJob>(batcher_, bytes, std::move(command), std::move(scope),
+                    std::move(done));
+}
+
+void PostgresStore::MeasureUsage(UsageCommand command, CallScope scope,
+                                 Callback<UsageAnswer> done) {
+  const size_t bytes = command.pattern.size() + command.after_client_id.size() +
+                       command.after_key.size();
+  Submit<UsageJob>(batcher_, bytes, std::move(command), std::move(scope),
+                   std::move(done));
 }
 
 }  // namespace dedupe

@@ -45,6 +45,10 @@ class PostgresStore final : public Store {
             Callback<ReapAnswer> done) override;
   void Probe(ProbeCommand command, CallScope scope,
              Callback<ProbeAnswer> done) override;
+  void LoadAccess(AccessCommand command, CallScope scope,
+                  Callback<AccessAnswer> done) override;
+  void MeasureUsage(UsageCommand command, CallScope scope,
+                    Callback<UsageAnswer> done) override;
 
  private:
   Batcher batcher_;

@@ -60,6 +60,52 @@ inline constexpr char kProbe[] =
     "SELECT schema_version, compatible_from, " DEDUPE_US(
         "decided_at") " FROM dedupe.probe()";
 
+inline constexpr char kAccess[] = "SELECT version, document, " DEDUPE_US(
+    "decided_at") " FROM dedupe.access($1::bigint, $2::text[])";
+
+inline constexpr char kUsage[] =
+    "SELECT examined, live_keys, stored_bytes, last_client_id, last_key, "
+    DEDUPE_US("decided_at")
+    " FROM dedupe.usage($1::text, $2::text, $3::text, $4::integer)";
+
+// The administrator's, of access_admin.h; an empty number or name is NULL.
+inline constexpr char kPutPrincipal[] =
+    "SELECT dedupe.put_principal($1::text, $2::dedupe.principal_role,"
+    " $3::text[], $4::text[], nullif($5::text, '')::bigint,"
+    " nullif($6::text, '')::bigint, nullif($7::text, '')::bigint,"
+    " nullif($8::text, '')::bigint)";
+inline constexpr char kRemovePrincipal[] =
+    "SELECT dedupe.remove_principal($1::text)";
+inline constexpr char kCreateToken[] =
+    "SELECT outcome, " DEDUPE_US("expires_at")
+    " FROM dedupe.create_token($1::text, $2::text, decode($3::text, 'hex'),"
+    " nullif($4::text, '')::bigint)";
+inline constexpr char kRevokeToken[] = "SELECT dedupe.revoke_token($1::text)";
+inline constexpr char kListPrincipals[] =
+    "SELECT name, role, to_jsonb(client_ids), to_jsonb(certificate_names),"
+    " calls_in_flight_max, calls_per_second_max, live_keys_max,"
+    " stored_bytes_max, " DEDUPE_US(
+        "created_at") " FROM dedupe.list_principals()";
+inline constexpr char kListTokens[] =
+    "SELECT id, principal, " DEDUPE_US("created_at") ", "
+    DEDUPE_US("expires_at") ", " DEDUPE_US("last_used_at") ", state"
+    " FROM dedupe.list_tokens(nullif($1::text, ''))";
+// How many of its functions there are, whether this login may call them all,
+// and whether it may act as their owner. Of the catalogue, which everybody may
+// read.
+inline constexpr char kAdministratorRights[] =
+    "SELECT count(*), coalesce(bool_and("
+    "has_schema_privilege(n.oid, 'USAGE')"
+    " AND has_function_privilege(p.oid, 'EXECUTE')), false),"
+    " coalesce(bool_and(pg_has_role(p.proowner, 'MEMBER')), false),"
+    " current_user"
+    " FROM pg_catalog.pg_proc AS p"
+    " JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace"
+    " WHERE n.nspname = 'dedupe' AND p.proname IN ('put_principal',"
+    " 'remove_principal', 'create_token', 'revoke_token', 'list_principals',"
+    " 'list_tokens')";
+inline constexpr char kActAsOwner[] = "SET LOCAL ROLE dedupe_owner";
+
 #undef DEDUPE_HEX
 #undef DEDUPE_US
 

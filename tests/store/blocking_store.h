@@ -43,6 +43,12 @@ class BlockingStore {
   absl::StatusOr<ProbeAnswer> Probe() {
     return Ask(&Store::Probe, ProbeCommand{});
   }
+  absl::StatusOr<AccessAnswer> LoadAccess(AccessCommand command) {
+    return Ask(&Store::LoadAccess, std::move(command));
+  }
+  absl::StatusOr<UsageAnswer> MeasureUsage(UsageCommand command) {
+    return Ask(&Store::MeasureUsage, std::move(command));
+  }
 
  private:
   template <typename Command, typename Answer>

@@ -52,10 +52,20 @@ void FakeStore::Probe(ProbeCommand command, CallScope scope,
   probes.Receive(command, std::move(scope), std::move(done));
 }
 
+void FakeStore::LoadAccess(AccessCommand command, CallScope scope,
+                           Callback<AccessAnswer> done) {
+  accesses.Receive(std::move(command), std::move(scope), std::move(done));
+}
+
+void FakeStore::MeasureUsage(UsageCommand command, CallScope scope,
+                             Callback<UsageAnswer> done) {
+  usages.Receive(std::move(command), std::move(scope), std::move(done));
+}
+
 size_t FakeStore::calls() const {
   return begins.count() + completes.count() + extends.count() +
          releases.count() + lookups.count() + watches.count() + reaps.count() +
-         probes.count();
+         probes.count() + accesses.count() + usages.count();
 }
 
 }  // namespace dedupe::testing

@@ -138,6 +138,10 @@ class FakeStore final : public Store {
             Callback<ReapAnswer> done) override;
   void Probe(ProbeCommand command, CallScope scope,
              Callback<ProbeAnswer> done) override;
+  void LoadAccess(AccessCommand command, CallScope scope,
+                  Callback<AccessAnswer> done) override;
+  void MeasureUsage(UsageCommand command, CallScope scope,
+                    Callback<UsageAnswer> done) override;
 
   // How many calls have come, of all verbs.
   size_t calls() const;
@@ -150,6 +154,8 @@ class FakeStore final : public Store {
   Desk<WatchCommand, LookupAnswer> watches;
   Desk<ReapCommand, ReapAnswer> reaps;
   Desk<ProbeCommand, ProbeAnswer> probes;
+  Desk<AccessCommand, AccessAnswer> accesses;
+  Desk<UsageCommand, UsageAnswer> usages;
 };
 
 }  // namespace dedupe::testing

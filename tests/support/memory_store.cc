@@ -1,6 +1,7 @@
 #include "tests/support/memory_store.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 namespace dedupe::testing {
 namespace {
@@ -40,6 +41,19 @@ absl::Time MemoryStore::Record::NotBefore(absl::Time now) const {
 
 bool MemoryStore::Record::Finished(const std::string& attempt) const {
   return std::find(finished.begin(), finished.end(), attempt) != finished.end();
+}
+
+// Headers count as the JSON text that jsonb gives: [["a", "1"], ["b", "2"]].
+int64_t MemoryStore::Record::StoredBytes() const {
+  size_t bytes = response.body.size();
+  // A completion drops it.
+  if (state != State::kCompleted) bytes += checkpoint.size();
+  if (!response.headers.empty()) bytes += 2 * response.headers.size();
+  for (const Header& header : response.headers) {
+    bytes += nlohmann::json(header.name).dump().size() +
+             nlohmann::json(header.value).dump().size() + 4;
+  }
+  return static_cast<int64_t>(bytes);
 }
 
 absl::StatusOr<BeginAnswer> MemoryStore::Decide(const BeginCommand& command,
@@ -255,6 +269,37 @@ absl::StatusOr<ProbeAnswer> MemoryStore::Decide(const ProbeCommand&,
   return ProbeAnswer{1, 1, now};
 }
 
+absl::StatusOr<AccessAnswer> MemoryStore::Decide(const AccessCommand& command,
+                                                 absl::Time now) {
+  AccessAnswer answer;
+  answer.version = access_version_;
+  if (command.known_version != access_version_) answer.list = access_;
+  answer.decided_at = now;
+  return answer;
+}
+
+absl::StatusOr<UsageAnswer> MemoryStore::Decide(const UsageCommand& command,
+                                                absl::Time now) {
+  Principal asker;
+  asker.client_ids = {command.pattern};
+  UsageAnswer answer;
+  answer.decided_at = now;
+  for (const auto& [id, record] : records_) {
+    if (answer.rows == command.row_limit) break;
+    if (id <= RecordId{command.after_client_id, command.after_key} ||
+        !MayUse(asker, id.client_id)) {
+      continue;
+    }
+    ++answer.rows;
+    answer.last_client_id = id.client_id;
+    answer.last_key = id.key;
+    if (!record.LiveAt(now)) continue;
+    ++answer.live_keys;
+    answer.stored_bytes += record.StoredBytes();
+  }
+  return answer;
+}
+
 template <typename Command, typename Answer>
 void MemoryStore::Serve(const Command& command, Callback<Answer> done) {
   absl::StatusOr<Answer> answer = absl::UnknownError("not decided");
@@ -270,6 +315,12 @@ void MemoryStore::Serve(const Command& command, Callback<Answer> done) {
 void MemoryStore::Fail(std::optional<Reason> reason) {
   absl::MutexLock lock(&mutex_);
   failure_ = reason;
+}
+
+void MemoryStore::SetAccess(AccessList list) {
+  absl::MutexLock lock(&mutex_);
+  access_ = std::move(list);
+  ++access_version_;
 }
 
 void MemoryStore::Begin(BeginCommand command, CallScope,
@@ -309,6 +360,16 @@ void MemoryStore::Reap(ReapCommand command, CallScope,
 
 void MemoryStore::Probe(ProbeCommand command, CallScope,
                         Callback<ProbeAnswer> done) {
+  Serve(command, std::move(done));
+}
+
+void MemoryStore::LoadAccess(AccessCommand command, CallScope,
+                             Callback<AccessAnswer> done) {
+  Serve(command, std::move(done));
+}
+
+void MemoryStore::MeasureUsage(UsageCommand command, CallScope,
+                               Callback<UsageAnswer> done) {
   Serve(command, std::move(done));
 }
 

@@ -34,6 +34,9 @@ class MemoryStore final : public Store {
   // nullopt ends that.
   void Fail(std::optional<Reason> reason);
 
+  // From now on this is who may touch what; its version grows.
+  void SetAccess(AccessList list);
+
   void Begin(BeginCommand command, CallScope scope,
              Callback<BeginAnswer> done) override;
   void Complete(CompleteCommand command, CallScope scope,
@@ -50,6 +53,11 @@ class MemoryStore final : public Store {
             Callback<ReapAnswer> done) override;
   void Probe(ProbeCommand command, CallScope scope,
              Callback<ProbeAnswer> done) override;
+  // The list that SetAccess() gave, or an empty one.
+  void LoadAccess(AccessCommand command, CallScope scope,
+                  Callback<AccessAnswer> done) override;
+  void MeasureUsage(UsageCommand command, CallScope scope,
+                    Callback<UsageAnswer> done) override;
 
  private:
   enum class State { kRunning, kReleased, kCompleted };
@@ -82,6 +90,8 @@ class MemoryStore final : public Store {
     bool LiveAt(absl::Time now) const;
     absl::Time NotBefore(absl::Time now) const;
     bool Finished(const std::string& attempt) const;
+    // Of response, headers and checkpoint, as the database stores them.
+    int64_t StoredBytes() const;
   };
 
   absl::StatusOr<BeginAnswer> Decide(const BeginCommand& command,
@@ -107,6 +117,12 @@ class MemoryStore final : public Store {
   absl::StatusOr<ProbeAnswer> Decide(const ProbeCommand& command,
                                      absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<AccessAnswer> Decide(const AccessCommand& command,
+                                      absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<UsageAnswer> Decide(const UsageCommand& command,
+                                     absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Makes the command's attempt the holder of a record, or renews its lease.
   BeginAnswer Start(Record& record, const BeginCommand& command, absl::Time now,
@@ -123,6 +139,8 @@ class MemoryStore final : public Store {
   absl::Mutex mutex_;
   std::map<RecordId, Record> records_ ABSL_GUARDED_BY(mutex_);
   std::optional<Reason> failure_ ABSL_GUARDED_BY(mutex_);
+  AccessList access_ ABSL_GUARDED_BY(mutex_);
+  int64_t access_version_ ABSL_GUARDED_BY(mutex_) = 1;
 };
 
 }  // namespace dedupe::testing
