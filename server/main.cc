@@ -6,6 +6,7 @@
 #include "absl/strings/string_view.h"
 #include "server/app/app.h"
 #include "server/app/config.h"
+#include "server/app/settings.h"
 
 namespace {
 
@@ -50,7 +51,7 @@ int Run(Command command, const std::vector<std::string>& settings) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  dedupe::PrepareSignals();
+  dedupe::PrepareProcess();
   std::vector<std::string> arguments(argv + 1, argv + argc);
   if (arguments.empty() || AsksForHelp(arguments)) {
     (arguments.empty() ? std::cerr : std::cout)

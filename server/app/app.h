@@ -10,9 +10,10 @@ namespace dedupe {
 // Of this build, such as "0.1.0".
 const char* Version();
 
-// Blocks SIGTERM and SIGINT in this thread and those it will start, so that
-// Serve() can wait for them, and ignores SIGPIPE. First thing in main().
-void PrepareSignals();
+// Blocks SIGTERM, SIGINT and SIGHUP in this thread and those it will start, so
+// that Serve() can wait for them, ignores SIGPIPE, and keeps gRPC from what it
+// is not to do. First thing in main().
+void PrepareProcess();
 
 // Serves until SIGTERM or SIGINT, then drains: health says NOT_SERVING for
 // drain_delay, then new calls are refused and those in flight have drain_grace

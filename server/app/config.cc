@@ -94,8 +94,8 @@ absl::StatusOr<Config::Tls> ReadTls(Checker& checker) {
       FLAGS_tls_client_certificates,
       {{"require", ClientCertificates::kRequire},
        {"optional", ClientCertificates::kOptional}});
-  tls.reload_interval = checker.Within(
-      FLAGS_tls_reload_interval, absl::Milliseconds(100), absl::Hours(1));
+  tls.reload_interval = checker.Within(FLAGS_tls_reload_interval,
+                                       absl::Milliseconds(100), absl::Hours(1));
   if (tls.files.certificate.empty() != tls.files.key.empty()) {
     return absl::InvalidArgumentError(
         "one of --tls-certificate-file (DEDUPE_TLS_CERTIFICATE_FILE) and"
@@ -141,8 +141,8 @@ absl::StatusOr<Config> LoadConfig(const std::vector<std::string>& arguments) {
   config.connections_max = checker.Within(FLAGS_connections_max, 0, 1'000'000);
   config.calls_in_flight_max =
       checker.Within(FLAGS_calls_in_flight_max, 1, 1'000'000);
-  config.connection_age_max = checker.Within(
-      FLAGS_connection_age_max, absl::Seconds(1), absl::Hours(24));
+  config.connection_age_max = checker.Within(FLAGS_connection_age_max,
+                                             absl::Seconds(1), absl::Hours(24));
   config.connection_age_grace = checker.Within(
       FLAGS_connection_age_grace, absl::Seconds(1), absl::Hours(1));
   config.metrics_address = absl::GetFlag(FLAGS_metrics_address);
