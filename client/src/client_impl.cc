@@ -7,6 +7,7 @@
 
 #include "absl/random/random.h"
 #include "client/src/codec.h"
+#include "client/src/token.h"
 
 namespace dedupe::client {
 namespace {
@@ -19,8 +20,8 @@ constexpr char kServiceConfig[] = R"({
 })";
 
 // A dead peer is noticed after both together. The server allows pings as often
-// as each 20 s (kPingIntervalMin in server/app/app.cc) and cuts off who sends
-// more.
+// as each 20 s (kPingIntervalMin in server/service/limits.h) and cuts off who
+// sends more.
 constexpr absl::Duration kKeepaliveTime = absl::Seconds(30);
 constexpr absl::Duration kKeepaliveTimeout = absl::Seconds(5);
 
@@ -102,6 +103,9 @@ Verdict Client::Impl::SendOnce(Method<Request, Message> method,
   // server there may be none for a moment.
   context.set_wait_for_ready(true);
   SetDeadline(context, deadline);
+  if (grpc::Status status = AddToken(options_.token, context); !status.ok()) {
+    return Judge(status);
+  }
   // Shared, because the callback may still be in it when we have its value.
   const auto promise = std::make_shared<std::promise<grpc::Status>>();
   answer.sent_at = SteadyClock::now();
@@ -206,6 +210,10 @@ void Client::Impl::Renew(const v1::ExtendRequest& request,
   SetDeadline(
       renewing->context,
       std::min(deadline, SteadyClock::now() + ToSteady(options_.try_timeout)));
+  if (grpc::Status status = AddToken(options_.token, renewing->context);
+      !status.ok()) {
+    return done(ToRenewal(status, renewing->answer));
+  }
   renewing->answer.sent_at = SteadyClock::now();
   Renewing* const sent = renewing.release();
   {

@@ -3,6 +3,7 @@
 #define DEDUPE_CLIENT_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -70,12 +71,25 @@ struct ReleaseRequest {
   bool forget_fingerprint = false;
 };
 
+// Asked for a token before every sending, from any thread; must be quick. ""
+// sends none.
+using TokenSource = std::function<std::string()>;
+
+// Of a file's content without the white space around it, read anew once per
+// second at most: so a token can be replaced while it is in use. A file that
+// cannot be read leaves the token as it was; "" before there was one.
+TokenSource TokenFromFile(std::string path);
+
 struct ClientOptions {
   // As gRPC names servers: "dedupe.internal:7733" (all its addresses are used),
   // "ipv4:10.0.0.1:7733,10.0.0.2:7733", "unix:/run/dedupe/socket".
   std::string target;
   // Null: plaintext, for loopback, Unix sockets and what a proxy encrypts.
   std::shared_ptr<grpc::ChannelCredentials> credentials = {};
+  // What `dedupe token create` printed. Empty: none is sent, and a certificate
+  // in `credentials`, if anything, tells the server who calls. Without TLS
+  // everybody in between can read it.
+  TokenSource token = {};
   // For one call with all its repetitions, on top of `wait`. 10 ms to 60 s.
   absl::Duration timeout = absl::Seconds(10);
   // For one sending, on top of `wait`: then the next one is tried, maybe at
@@ -115,7 +129,10 @@ struct CallOptions {
 // Errors, from all calls. Each is definite: nothing was changed.
 //   kInvalidArgument     a bound is broken; ReasonOf tells which
 //   kFailedPrecondition  Begin: ATTEMPT_FINISHED; otherwise see Refused
-//   kUnauthenticated, kPermissionDenied
+//   kUnauthenticated     the credentials are missing, wrong or not valid any
+//                        more; or the token holds what no token does
+//   kPermissionDenied    this principal may not make the call, or not for this
+//                        client_id
 //   kResourceExhausted   the server turned it away to the end, or the message
 //                        is larger than 1 MiB
 //   kUnimplemented       no dedupe at this address, or one that is too old
