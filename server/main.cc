@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "server/app/access_commands.h"
 #include "server/app/app.h"
 #include "server/app/config.h"
 #include "server/app/settings.h"
@@ -15,7 +16,8 @@ constexpr char kUsage[] =
     "\n"
     "  dedupe serve [SETTING...]    serve gRPC until SIGTERM or SIGINT\n"
     "  dedupe migrate [SETTING...]  bring the database to this version's "
-    "schema\n"
+    "schema\n";
+constexpr char kUsageEnd[] =
     "  dedupe version\n"
     "  dedupe help\n"
     "\n"
@@ -55,7 +57,8 @@ int main(int argc, char** argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
   if (arguments.empty() || AsksForHelp(arguments)) {
     (arguments.empty() ? std::cerr : std::cout)
-        << kUsage << dedupe::SettingsHelp();
+        << kUsage << dedupe::AccessCommandsHelp() << kUsageEnd
+        << dedupe::SettingsHelp();
     return arguments.empty() ? kExitUsage : 0;
   }
   const std::string command = arguments.front();
@@ -67,8 +70,11 @@ int main(int argc, char** argv) {
   }
   if (command == "serve") return Run(dedupe::Serve, settings);
   if (command == "migrate") return Run(dedupe::MigrateDatabase, settings);
-  // It may be a connection string without its name, which is nobody's to see.
-  const bool is_word = command.find_first_of("=@/") == std::string::npos;
+  if (command == "principal") return dedupe::RunPrincipalCommand(settings);
+  if (command == "token") return dedupe::RunTokenCommand(settings);
+  // It may be a connection string without its name, or a token, which is
+  // nobody's to see.
+  const bool is_word = command.find_first_of("=@/.") == std::string::npos;
   std::cerr << "dedupe: there is no command \"" << (is_word ? command : "...")
             << "\"; `dedupe help` shows them all\n";
   return kExitUsage;
