@@ -30,6 +30,9 @@ constexpr uint64_t kListening = kEnd - 1;
 constexpr int kAcceptsPerTurn = 64;
 // After a failure that would otherwise repeat at once, as long as it lasts.
 constexpr int kPauseMilliseconds = 10;
+// Some 1,600 each second: a crowd learns soon that there is no room, and a
+// shortage that is over within a pause costs few callers their attempt.
+constexpr int kRefusalsPerPause = 16;
 constexpr absl::Duration kLogInterval = absl::Seconds(1);
 
 Descriptor NewReserve() {
@@ -157,17 +160,28 @@ Acceptor::Outcome Acceptor::AcceptOne(int listener) {
     const int error = errno;
     if (error == EAGAIN) return Outcome::kNobodyWaits;
     if (error == EINTR || error == ECONNABORTED) return Outcome::kTaken;
-    Failed(error);
-    if (IsShortage(error)) GiveUpReserve(listener);
-    return Outcome::kFailed;
+    return Fail(listener, error);
   }
+  return TakeIn(listener, std::move(connection), peer);
+}
+
+Acceptor::Outcome Acceptor::TakeIn(int listener, Descriptor connection,
+                                   const SocketAddress& peer) {
   if (connections_.size() >= connections_max_) {
     Refused();
     return Outcome::kTaken;
   }
+  // Gone while it waited. gRPC would log an error for each of these.
+  SocketAddress ignored;
+  ignored.length = sizeof(ignored.storage);
+  if (getpeername(connection.get(),
+                  reinterpret_cast<sockaddr*>(&ignored.storage),
+                  &ignored.length) != 0) {
+    return Outcome::kTaken;
+  }
   if (const int error = connections_.Add(connection.get(), peer); error != 0) {
-    Failed(error);
-    return Outcome::kFailed;
+    Refused();
+    return Fail(listener, error);
   }
   Count(Metric::kConnectionsAccepted);
   grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters
@@ -178,11 +192,27 @@ Acceptor::Outcome Acceptor::AcceptOne(int listener) {
   return Outcome::kTaken;
 }
 
-void Acceptor::GiveUpReserve(int listener) {
+Acceptor::Outcome Acceptor::Fail(int listener, int error) {
+  Count(Metric::kAcceptFailures);
+  ++failed_.unlogged;
+  if (absl::Now() >= failed_.quiet_until) {
+    Log(Severity::kError, "accept_failed",
+        {{"count", std::exchange(failed_.unlogged, 0)},
+         {"error", std::generic_category().message(error)},
+         {"open", connections_.size()}});
+    failed_.quiet_until = absl::Now() + kLogInterval;
+  }
+  if (IsShortage(error)) RefuseWaiting(listener);
+  return Outcome::kFailed;
+}
+
+void Acceptor::RefuseWaiting(int listener) {
   reserve_.Close();
-  Descriptor refused(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
-  if (refused.valid()) Refused();
-  refused.Close();
+  for (int i = 0; i < kRefusalsPerPause; ++i) {
+    const Descriptor refused(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
+    if (!refused.valid()) break;
+    Refused();
+  }
   reserve_ = NewReserve();
 }
 
@@ -195,17 +225,6 @@ void Acceptor::Refused() {
        {"open", connections_.size()},
        {"connections_max", connections_max_}});
   refused_.quiet_until = absl::Now() + kLogInterval;
-}
-
-void Acceptor::Failed(int error) {
-  Count(Metric::kAcceptFailures);
-  ++failed_.unlogged;
-  if (absl::Now() < failed_.quiet_until) return;
-  Log(Severity::kError, "accept_failed",
-      {{"count", std::exchange(failed_.unlogged, 0)},
-       {"error", std::generic_category().message(error)},
-       {"open", connections_.size()}});
-  failed_.quiet_until = absl::Now() + kLogInterval;
 }
 
 }  // namespace dedupe

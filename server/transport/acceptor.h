@@ -85,10 +85,13 @@ class Acceptor {
   void Run();
   void AcceptWaiting() ABSL_LOCKS_EXCLUDED(accept_mutex_);
   Outcome AcceptOne(int listener) ABSL_EXCLUSIVE_LOCKS_REQUIRED(accept_mutex_);
-  // Both count and log.
+  Outcome TakeIn(int listener, Descriptor connection, const SocketAddress& peer)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(accept_mutex_);
+  // Both count, and log.
+  Outcome Fail(int listener, int error)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(accept_mutex_);
   void Refused();
-  void Failed(int error);
-  void GiveUpReserve(int listener) ABSL_EXCLUSIVE_LOCKS_REQUIRED(accept_mutex_);
+  void RefuseWaiting(int listener) ABSL_EXCLUSIVE_LOCKS_REQUIRED(accept_mutex_);
 
   const int connections_max_;
   const int port_;

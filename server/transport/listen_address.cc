@@ -63,7 +63,8 @@ absl::StatusOr<HostAndPort> Split(const std::string& text) {
   } else if (host.find_first_of(":[]") != absl::string_view::npos) {
     return Malformed(text, "an IPv6 address stands in brackets");
   }
-  if (host.empty()) {
+  // The resolver takes a * for loopback, others for every address.
+  if (host.empty() || host == "*") {
     return Malformed(text,
                      "it has no host (0.0.0.0 or [::] is every address of this"
                      " machine)");
@@ -81,7 +82,6 @@ absl::StatusOr<std::vector<SocketAddress>> ResolveUnix(
   if (path.size() >= sizeof(name.sun_path)) {
     return Malformed(text, "its path is longer than 107 bytes");
   }
-  if (absl::StrContains(path, '\0')) return Malformed(text, "it has a NUL");
   std::copy(path.begin(), path.end(), name.sun_path);
   SocketAddress address;
   std::memcpy(&address.storage, &name, sizeof(name));
@@ -142,6 +142,7 @@ bool IsLoopback(const SocketAddress& address) {
 }  // namespace
 
 absl::StatusOr<ListenAddress> ListenAddress::Resolve(const std::string& text) {
+  if (absl::StrContains(text, '\0')) return Malformed(text, "it has a NUL");
   auto addresses = absl::StartsWith(text, kUnixPrefix) ? ResolveUnix(text)
                                                        : ResolveHost(text);
   if (!addresses.ok()) return addresses.status();
