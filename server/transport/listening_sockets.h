@@ -23,7 +23,8 @@ class ListeningSockets {
   // TCP_USER_TIMEOUT from these.
   //
   // A Unix socket's file that a dead server left is replaced; one where
-  // somebody answers, and a file of another kind, stay. Two servers that start
+  // somebody answers, and a file of another kind, stay. Its rights are those of
+  // the umask. Two servers that start
   // at the same moment on one dead server's file may both believe to have it:
   // the second one does.
   //

@@ -7,7 +7,9 @@
 
 #include <cerrno>
 #include <optional>
+#include <string>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "server/telemetry/metrics.h"
 #include "server/transport/listening_sockets.h"
@@ -86,6 +88,24 @@ TEST_F(OpenConnectionsTest, NothingIsReportedOfWhatWasRemoved) {
   setsockopt(peer_.get(), SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
   peer_.Close();
   EXPECT_EQ(NextEnd(absl::Milliseconds(100)), std::nullopt);
+}
+
+// What the peer did not read would be kept for it until the connection times
+// out.
+TEST_F(OpenConnectionsTest, CutResetsAPeerThatDoesNotRead) {
+  ASSERT_EQ(connections_.Add(accepted_.get(), name_), 0);
+  const std::string chunk(64 * 1024, 'x');
+  while (send(accepted_.get(), chunk.data(), chunk.size(), MSG_NOSIGNAL) > 0) {
+  }
+  EXPECT_TRUE(connections_.Cut(
+      absl::StrCat("ipv4:127.0.0.1:", testing::LocalPort(peer_))));
+  accepted_.Close();
+  connections_.Remove(*NextEnd(absl::Seconds(10)));
+  std::string received(64 * 1024, ' ');
+  EXPECT_TRUE(testing::Becomes([&] {
+    return recv(peer_.get(), received.data(), received.size(), 0) < 0 &&
+           errno == ECONNRESET;
+  }));
 }
 
 TEST_F(OpenConnectionsTest, SaysWhyItCannotAdd) {

@@ -32,6 +32,13 @@ inline Descriptor ConnectRaw(int port) {
   return peer;
 }
 
+inline int LocalPort(const Descriptor& peer) {
+  sockaddr_in name = {};
+  socklen_t length = sizeof(name);
+  getsockname(peer.get(), reinterpret_cast<sockaddr*>(&name), &length);
+  return ntohs(name.sin_port);
+}
+
 // Whether the other side closes it, or has, within that time; what it sends is
 // thrown away.
 inline bool ClosedWithin(const Descriptor& peer, absl::Duration limit) {
