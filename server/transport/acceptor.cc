@@ -46,7 +46,8 @@ bool IsShortage(int error) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Acceptor>> Acceptor::Open(Options options) {
+absl::StatusOr<std::unique_ptr<Acceptor>> Acceptor::Open(
+    const Options& options) {
   auto listening = ListeningSockets::Open(options.address);
   if (!listening.ok()) return listening.status();
   Descriptor epoll(epoll_create1(EPOLL_CLOEXEC));

@@ -47,7 +47,7 @@ class Acceptor {
   // known before anything else starts; whoever connects waits in the backlog
   // until Start. UNAVAILABLE: as for ListeningSockets. RESOURCE_EXHAUSTED: no
   // descriptors are left.
-  static absl::StatusOr<std::unique_ptr<Acceptor>> Open(Options options);
+  static absl::StatusOr<std::unique_ptr<Acceptor>> Open(const Options& options);
   ~Acceptor();
   Acceptor(const Acceptor&) = delete;
   Acceptor& operator=(const Acceptor&) = delete;
