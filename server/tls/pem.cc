@@ -65,7 +65,6 @@ absl::StatusOr<KeyPointer> ParseKey(absl::string_view text) {
   ERR_clear_error();
   KeyPointer key(
       PEM_read_bio_PrivateKey(bio.get(), nullptr, NoPassphrase, &asked));
-  const unsigned long error = ERR_peek_last_error();
   ERR_clear_error();
   if (key != nullptr) return key;
   if (asked) {
@@ -74,8 +73,7 @@ absl::StatusOr<KeyPointer> ParseKey(absl::string_view text) {
   }
   // No word of OpenSSL's: what it says of a key need not be known.
   return absl::InvalidArgumentError(
-      IsEndOfInput(error) ? "has no private key in PEM form"
-                          : "has a private key that cannot be read");
+      "has no private key in PEM form that can be read");
 }
 
 std::string SerialOf(const X509* certificate) {

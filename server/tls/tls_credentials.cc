@@ -79,8 +79,12 @@ struct TlsCredentials::Port {
     if (pems == given) return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
     const grpc_ssl_pem_key_cert_pair pair = {pems->key.c_str(),
                                              pems->certificate.c_str()};
+    // Core insists on CAs, and does not use them if it asks nobody for a
+    // certificate: then any certificates do.
     *config = grpc_ssl_server_certificate_config_create(
-        pems->client_ca.empty() ? nullptr : pems->client_ca.c_str(), &pair, 1);
+        pems->client_ca.empty() ? pems->certificate.c_str()
+                                : pems->client_ca.c_str(),
+        &pair, 1);
     given = std::move(pems);
     return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_NEW;
   }

@@ -2,14 +2,11 @@
 // whatever stands in it, and no key.
 #include "server/telemetry/log.h"
 
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -20,55 +17,19 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "tests/support/error_output.h"
 
 namespace dedupe {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
+using testing::ErrorOutput;
 using ::testing::MatchesRegex;
 using ::testing::SizeIs;
 using Json = nlohmann::ordered_json;
-
-// What is written to standard error while it lives.
-class ErrorOutput {
- public:
-  ErrorOutput() : saved_(dup(STDERR_FILENO)), file_(std::tmpfile()) {
-    std::fflush(stderr);
-    dup2(fileno(file_), STDERR_FILENO);
-  }
-  ~ErrorOutput() {
-    std::fflush(stderr);
-    dup2(saved_, STDERR_FILENO);
-    close(saved_);
-    std::fclose(file_);
-  }
-  ErrorOutput(const ErrorOutput&) = delete;
-  ErrorOutput& operator=(const ErrorOutput&) = delete;
-
-  std::string text() const {
-    std::fflush(stderr);
-    std::string text(static_cast<size_t>(lseek(fileno(file_), 0, SEEK_END)),
-                     '\0');
-    const ssize_t size = pread(fileno(file_), text.data(), text.size(), 0);
-    text.resize(static_cast<size_t>(size));
-    return text;
-  }
-
-  std::vector<std::string> lines() const {
-    std::vector<std::string> lines = absl::StrSplit(text(), '\n');
-    EXPECT_EQ(lines.back(), "") << "the last line has no end";
-    lines.pop_back();
-    return lines;
-  }
-
- private:
-  const int saved_;
-  FILE* const file_;
-};
 
 class LogTest : public ::testing::Test {
  protected:
