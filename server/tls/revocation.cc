@@ -9,9 +9,6 @@
 namespace dedupe {
 namespace {
 
-// Some 5 KiB each. More callers than this are parsed anew now and then.
-constexpr size_t kChainsMax = 4096;
-
 std::string Sha256(absl::string_view text) {
   std::string digest(SHA256_DIGEST_LENGTH, '\0');
   SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(),
@@ -78,6 +75,11 @@ CertificateVerdict Revocation::Judge(absl::string_view pem, absl::Time now) {
   return CertificateVerdict::kGood;
 }
 
+size_t Revocation::remembered() const {
+  absl::MutexLock lock(&mutex_);
+  return chains_.size();
+}
+
 Revocation::ChainPointer Revocation::ChainOf(absl::string_view pem) {
   std::string digest = Sha256(pem);
   {
@@ -96,7 +98,7 @@ Revocation::ChainPointer Revocation::ChainOf(absl::string_view pem) {
   absl::MutexLock lock(&mutex_);
   // All at once: to know which was used least would cost each call more than
   // this does.
-  if (chains_.size() >= kChainsMax) chains_.clear();
+  if (chains_.size() >= kRememberedMax) chains_.clear();
   chains_[std::move(digest)] = chain;
   return chain;
 }

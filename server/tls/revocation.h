@@ -30,6 +30,10 @@ enum class CertificateVerdict {
 // Thread-safe.
 class Revocation {
  public:
+  // Callers whose certificates are kept parsed, some 5 KiB each; with more of
+  // them, each is parsed anew now and then.
+  static constexpr size_t kRememberedMax = 4096;
+
   // No list: nothing is revoked.
   Revocation();
   ~Revocation();
@@ -45,13 +49,16 @@ class Revocation {
   // a list; a validity is only the first one's.
   CertificateVerdict Judge(absl::string_view pem, absl::Time now);
 
+  // At most kRememberedMax.
+  size_t remembered() const;
+
  private:
   struct Chain;
   using ChainPointer = std::shared_ptr<const Chain>;
 
   ChainPointer ChainOf(absl::string_view pem);
 
-  absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;
   std::shared_ptr<const std::vector<CrlPointer>> lists_ ABSL_GUARDED_BY(mutex_);
   // By SHA-256 of the text: to parse takes a hundred times as long.
   absl::flat_hash_map<std::string, ChainPointer> chains_
