@@ -11,7 +11,6 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
@@ -110,22 +109,14 @@ TEST_F(OutageTest, CallsEndWhileTheDatabaseIsAway) {
 // The postmaster and all its children: a machine whose disk hangs.
 class FrozenTest : public OutageTest {
  protected:
-  ~FrozenTest() override { Signal(SIGCONT); }
-
-  void Signal(int signal) const {
-    const pid_t postmaster = cluster_.postmaster_pid();
-    kill(postmaster, signal);
-    std::ifstream children(
-        absl::StrCat("/proc/", postmaster, "/task/", postmaster, "/children"));
-    for (pid_t child = 0; children >> child;) kill(child, signal);
-  }
+  ~FrozenTest() override { cluster_.SignalAll(SIGCONT); }
 };
 
 TEST_F(FrozenTest, CallsEndByTheirDeadline) {
   for (int i = 0; i < 8; ++i) {
     ASSERT_THAT(calls().Begin(MakeBegin(absl::StrCat("w", i), "a1")), IsOk());
   }
-  Signal(SIGSTOP);
+  cluster_.SignalAll(SIGSTOP);
   TimedCalls calls_in_flight;
   // In waves, so that some are sent, some are queued and some come when all
   // connections hang.
@@ -143,7 +134,7 @@ TEST_F(FrozenTest, CallsEndByTheirDeadline) {
   EXPECT_LT(calls_in_flight.latest(), kLateness);
   EXPECT_THAT(calls_in_flight.reasons(),
               Each(AnyOf(Reason::kStoreDown, Reason::kDeadlineExceeded)));
-  Signal(SIGCONT);
+  cluster_.SignalAll(SIGCONT);
   const absl::Duration recovery = Recovery("after");
   std::printf("recovered after %s\n", absl::FormatDuration(recovery).c_str());
   EXPECT_LT(recovery, absl::Seconds(5));
@@ -159,7 +150,7 @@ TEST_F(FrozenTest, CallsEndByTheirDeadline) {
 
 TEST_F(FrozenTest, StopDoesNotWaitForTheDatabase) {
   ASSERT_THAT(calls().Begin(MakeBegin("k", "a1")), IsOk());
-  Signal(SIGSTOP);
+  cluster_.SignalAll(SIGSTOP);
   TimedCalls open;
   for (int i = 0; i < 20; ++i) {
     open.Begin(store_, MakeBegin(absl::StrCat("k", i), "a1"),

@@ -4,7 +4,6 @@
 #include <grpcpp/generic/generic_stub.h>
 
 #include <chrono>
-#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -133,8 +132,9 @@ v1::LookupRequest LookupOf(const v1::BeginRequest& begin) {
   return request;
 }
 
-std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address,
-                                           grpc::ChannelArguments arguments) {
+std::shared_ptr<grpc::Channel> OpenChannel(
+    const std::string& address, grpc::ChannelArguments arguments,
+    std::shared_ptr<grpc::ChannelCredentials> credentials) {
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   // A restarted server is found at once, as tests of restarts count the time.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
@@ -144,13 +144,19 @@ std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address,
   // What the server answers is to be seen, not what the library makes of it.
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
-                                   arguments);
+  return grpc::CreateCustomChannel(address, credentials, arguments);
 }
 
-Client::Client(const std::string& address)
-    : channel_(OpenChannel(address)),
+Client::Client(const std::string& address, Identity identity)
+    : authorizations_(std::move(identity.authorizations)),
+      channel_(OpenChannel(address, {}, std::move(identity.credentials))),
       stub_(v1::DedupeService::NewStub(channel_)) {}
+
+void Client::Identify(grpc::ClientContext& context) const {
+  for (const std::string& authorization : authorizations_) {
+    context.AddMetadata("authorization", authorization);
+  }
+}
 
 template <typename Request, typename Response>
 Reply<Response> Client::Call(
@@ -160,6 +166,7 @@ Reply<Response> Client::Call(
   grpc::ClientContext context;
   SetDeadline(context, limit);
   context.set_wait_for_ready(wait_for_ready_);
+  Identify(context);
   Reply<Response> reply;
   reply.status = ((*stub_).*method)(&context, request, &reply.message);
   return reply;
@@ -200,6 +207,7 @@ PendingBegin::PendingBegin(Client& client, const v1::BeginRequest& request,
                            absl::Duration limit)
     : request_(request) {
   SetDeadline(context_, limit);
+  client.Identify(context_);
   client.stub().async()->Begin(&context_, &request_, &reply_.message,
                                [this](grpc::Status status) {
                                  reply_.status = std::move(status);

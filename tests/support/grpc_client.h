@@ -14,6 +14,7 @@
 #include <ostream>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
@@ -66,14 +67,30 @@ v1::LookupRequest LookupOf(const v1::BeginRequest& begin);
 
 // A connection of its own, which no other channel of this process shares.
 std::shared_ptr<grpc::Channel> OpenChannel(
-    const std::string& address, grpc::ChannelArguments arguments = {});
+    const std::string& address, grpc::ChannelArguments arguments = {},
+    std::shared_ptr<grpc::ChannelCredentials> credentials =
+        grpc::InsecureChannelCredentials());
+
+// How a client shows who it is.
+struct Identity {
+  std::shared_ptr<grpc::ChannelCredentials> credentials =
+      grpc::InsecureChannelCredentials();
+  // Each goes into an `authorization` header of its own.
+  std::vector<std::string> authorizations = {};
+
+  static Identity OfToken(const std::string& token) {
+    Identity identity;
+    identity.authorizations = {"Bearer " + token};
+    return identity;
+  }
+};
 
 // Thread-safe. Each call brings a deadline.
 class Client {
  public:
   static constexpr absl::Duration kLimit = absl::Seconds(10);
 
-  explicit Client(const std::string& address);
+  explicit Client(const std::string& address, Identity identity = {});
 
   BeginReply Begin(const v1::BeginRequest& request,
                    absl::Duration limit = kLimit);
@@ -92,6 +109,8 @@ class Client {
   // The state alone, of a call that must succeed.
   v1::RecordState StateOf(const v1::BeginRequest& begin);
 
+  // For calls that are made with the stub.
+  void Identify(grpc::ClientContext& context) const;
   v1::DedupeService::Stub& stub() { return *stub_; }
   const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
 
@@ -101,6 +120,7 @@ class Client {
                            grpc::ClientContext*, const Request&, Response*),
                        const Request& request, absl::Duration limit);
 
+  const std::vector<std::string> authorizations_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::DedupeService::Stub> stub_;
   std::atomic<bool> wait_for_ready_{false};

@@ -139,16 +139,25 @@ void PostgresCluster::Stop(const std::string& mode) {
 }
 
 void PostgresCluster::KillAll() {
+  const std::vector<pid_t> family = Family();
+  SignalAll(SIGKILL);
+  // A new postmaster refuses to start beside any of them.
+  for (const pid_t pid : family) {
+    while (kill(pid, 0) == 0) absl::SleepFor(absl::Milliseconds(5));
+  }
+}
+
+void PostgresCluster::SignalAll(int signal) const {
+  for (const pid_t pid : Family()) kill(pid, signal);
+}
+
+std::vector<pid_t> PostgresCluster::Family() const {
   const pid_t postmaster = postmaster_pid();
   std::vector<pid_t> family = {postmaster};
   std::ifstream children(
       absl::StrCat("/proc/", postmaster, "/task/", postmaster, "/children"));
   for (pid_t child = 0; children >> child;) family.push_back(child);
-  for (const pid_t pid : family) kill(pid, SIGKILL);
-  // A new postmaster refuses to start beside any of them.
-  for (const pid_t pid : family) {
-    while (kill(pid, 0) == 0) absl::SleepFor(absl::Milliseconds(5));
-  }
+  return family;
 }
 
 pid_t PostgresCluster::postmaster_pid() const {

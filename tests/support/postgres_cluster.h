@@ -45,12 +45,18 @@ class PostgresCluster {
   void Stop(const std::string& mode);
   // The postmaster and all its children get a SIGKILL, as in a crash.
   void KillAll();
+  // To the postmaster and all its children: SIGSTOP makes of it a machine whose
+  // disk hangs, until SIGCONT.
+  void SignalAll(int signal) const;
   pid_t postmaster_pid() const;
 
   const std::string& socket_directory() const { return directory_; }
   std::string log() const;
 
  private:
+  // The postmaster and its children.
+  std::vector<pid_t> Family() const;
+
   std::string directory_;
 };
 
