@@ -79,7 +79,7 @@ absl::Status CheckPair(const CertificateContents& contents,
                        absl::Time now) {
   const File& file = contents.certificate;
   X509* const leaf = chain[0].get();
-  const absl::Status dates = CheckDates(file, leaf, now);
+  absl::Status dates = CheckDates(file, leaf, now);
   if (!dates.ok()) return dates;
   const bool is_its_key = X509_check_private_key(leaf, key) == 1;
   TakeOpensslError();
@@ -157,7 +157,7 @@ absl::StatusOr<absl::Time> LoadCrl(const File& file, const Certificates& cas) {
   if (!crls.ok()) return Unfit(file, crls.status().message());
   absl::Time next_update = absl::InfiniteFuture();
   for (const CrlPointer& crl : *crls) {
-    const absl::Status status = CheckCrl(file, crl.get(), cas);
+    absl::Status status = CheckCrl(file, crl.get(), cas);
     if (!status.ok()) return status;
     const ASN1_TIME* time = X509_CRL_get0_nextUpdate(crl.get());
     if (time != nullptr) next_update = std::min(next_update, TimeOf(time));
@@ -187,7 +187,7 @@ absl::StatusOr<LoadedCertificate> LoadPair(const CertificateContents& contents,
   if (!chain.ok()) return Unfit(file, chain.status().message());
   const auto key = ParseKey(*contents.key.text);
   if (!key.ok()) return Unfit(contents.key, key.status().message());
-  const absl::Status pair = CheckPair(contents, *chain, key->get(), now);
+  absl::Status pair = CheckPair(contents, *chain, key->get(), now);
   if (!pair.ok()) return pair;
   LoadedCertificate loaded;
   loaded.certificate_pem = *file.text;
@@ -206,7 +206,7 @@ absl::StatusOr<LoadedCertificate> LoadPair(const CertificateContents& contents,
 
 absl::StatusOr<LoadedCertificate> JudgeCertificate(
     const CertificateContents& contents, absl::Time now) {
-  const absl::Status texts = CheckTexts(contents);
+  absl::Status texts = CheckTexts(contents);
   if (!texts.ok()) return texts;
   auto loaded = LoadPair(contents, now);
   if (!loaded.ok()) return loaded.status();

@@ -4,10 +4,9 @@
 // and keeps the old one if it cannot use the new.
 //
 // The C++ library has no name for this way, so that a subclass of
-// grpc::ServerCredentials calls core. Its virtuals are those of gRPC 1.51;
-// later ones (from 1.54) hold the grpc_server_credentials in the superclass,
-// which then is given the result of MakeCoreCredentials(). Nothing outside of
-// this file depends on that.
+// grpc::ServerCredentials calls core. Its virtuals are those of gRPC 1.51; in
+// later versions the superclass is given the result of MakeCoreCredentials()
+// and does the rest. Nothing outside of this file depends on that.
 #include "server/tls/tls_credentials.h"
 
 #include <grpc/grpc.h>

@@ -5,11 +5,14 @@
 #include <grpcpp/create_channel.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "server/tls/revocation.h"
 #include "tests/support/certificates.h"
 #include "tests/unit/tls/tls_client.h"
 #include "tests/unit/tls/tls_server.h"
@@ -89,6 +92,19 @@ TEST_F(PeerNamesTest, CertificatesAreTheWholeChain) {
   own.certificate_pem += below.certificate_pem();
   EXPECT_EQ(ReplyTo(own),
             absl::StrCat("dns:localhost\n\n", own.certificate_pem));
+}
+
+// B55: gRPC lets a revoked certificate in, so that each call is judged.
+TEST_F(PeerNamesTest, CertificatesTellRevocationWhoIsRevoked) {
+  const CertificateAndKey own = ca_.Issue();
+  const std::string reply = ReplyTo(own);
+  const std::string certificates = reply.substr(reply.find("\n\n") + 2);
+  Revocation revocation;
+  EXPECT_EQ(revocation.Judge(certificates, absl::Now()),
+            CertificateVerdict::kGood);
+  revocation.Replace(ca_.Crl({own.certificate_pem}));
+  EXPECT_EQ(revocation.Judge(certificates, absl::Now()),
+            CertificateVerdict::kRevoked);
 }
 
 TEST_F(PeerNamesTest, PlaintextPeerHasNone) {
