@@ -89,7 +89,7 @@ struct AccessCommand {
   // Of the list that the asker has; 0 if none. It grows with every change.
   int64_t known_version = 0;
   // Tokens used since the last time, whose time of use is to be kept.
-  std::vector<std::string> used_token_ids;
+  std::vector<std::string> used_token_ids = {};
 };
 
 struct AccessAnswer {
