@@ -92,7 +92,8 @@ TEST(AccessDocumentTest, AnythingElseIsDamaged) {
   }
   for (const char* list : {"principals", "tokens", "certificate_names"}) {
     // Every field missing, and every field of another type.
-    for (const auto& [field, value] : Document()[list][0].items()) {
+    const Json good = Document();
+    for (const auto& [field, value] : good[list][0].items()) {
       Json without = Document();
       without[list][0].erase(field);
       expect_damaged(without.dump());
