@@ -1,11 +1,13 @@
 #include "server/store/decode.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/time/time.h"
@@ -33,8 +35,14 @@ class RowReader {
   std::string Bytes() {
     const pqxx::field field = Next();
     if (field.is_null()) return "";
-    return absl::HexStringToBytes(
-        absl::string_view(field.c_str(), field.size()));
+    const absl::string_view digits(field.c_str(), field.size());
+    // Abseil makes something of whatever it is given.
+    if (digits.size() % 2 != 0 ||
+        !std::all_of(digits.begin(), digits.end(), absl::ascii_isxdigit)) {
+      ok_ = false;
+      return "";
+    }
+    return absl::HexStringToBytes(digits);
   }
 
   // NULL is no integer here; where it may be, see MaybeTime.
@@ -46,7 +54,11 @@ class RowReader {
     }
     return value;
   }
-  int32_t Integer32() { return static_cast<int32_t>(Integer()); }
+  int32_t Integer32() {
+    const int64_t value = Integer();
+    if (value != static_cast<int32_t>(value)) ok_ = false;
+    return static_cast<int32_t>(value);
+  }
 
   bool Boolean() {
     const pqxx::field field = Next();
@@ -54,7 +66,9 @@ class RowReader {
       ok_ = false;
       return false;
     }
-    return *field.c_str() == 't';
+    const absl::string_view text(field.c_str(), field.size());
+    if (text != "t" && text != "f") ok_ = false;
+    return text == "t";
   }
 
   absl::Time Time() { return absl::FromUnixMicros(Integer()); }
