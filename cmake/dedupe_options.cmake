@@ -7,6 +7,9 @@ set(DEDUPE_SANITIZE "" CACHE STRING
 set_property(CACHE DEDUPE_SANITIZE PROPERTY STRINGS
              "" "address,undefined" "thread")
 
+option(DEDUPE_FUZZ
+       "Build the fuzz targets with libFuzzer, all else for them (clang only)" OFF)
+
 # A position-independent executable needs the link flag too, and CMake adds that
 # only after this check.
 include(CheckPIESupported)
@@ -43,6 +46,13 @@ else()
   endif()
   target_link_options(dedupe_code_generation INTERFACE
       -Wl,-z,relro,-z,now,-z,noexecstack,-z,defs)
+endif()
+if(DEDUPE_FUZZ)
+  # Counters for libFuzzer, which steers by them, and for llvm-cov: one build
+  # for both costs a third of the speed and saves half of the building.
+  target_compile_options(dedupe_code_generation INTERFACE
+      -fsanitize=fuzzer-no-link -fprofile-instr-generate -fcoverage-mapping)
+  target_link_options(dedupe_code_generation INTERFACE -fprofile-instr-generate)
 endif()
 target_link_options(dedupe_code_generation INTERFACE -Wl,--as-needed)
 target_compile_definitions(dedupe_code_generation INTERFACE _GLIBCXX_ASSERTIONS)
