@@ -13,6 +13,7 @@
 #include "absl/time/clock.h"
 #include "tests/end_to_end/deployment.h"
 #include "tests/end_to_end/health_client.h"
+#include "tests/end_to_end/row_lock.h"
 
 namespace dedupe::testing {
 namespace {
@@ -35,20 +36,6 @@ class DrainTest : public ::testing::Test {
         client.Release(ReleaseOf(begin, lease.message.started().fence())),
         IsOk());
   }
-};
-
-// Holds a record's lock until it is destroyed.
-class RowLock {
- public:
-  RowLock(const std::string& url, const std::string& key)
-      : connection_(url), transaction_(connection_) {
-    transaction_.exec(absl::StrCat("SELECT FROM dedupe.record WHERE key = '",
-                                   key, "' FOR UPDATE"));
-  }
-
- private:
-  pqxx::connection connection_;
-  pqxx::work transaction_;
 };
 
 TEST_F(DrainTest, HealthTurnsFirstThenCallsAreRefusedThenItEnds) {

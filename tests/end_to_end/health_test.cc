@@ -4,16 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
 #include <string>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/strip.h"
 #include "tests/end_to_end/deployment.h"
 #include "tests/end_to_end/health_client.h"
+#include "tests/support/memory_use.h"
 
 namespace dedupe::testing {
 namespace {
@@ -185,21 +183,6 @@ TEST_F(HealthTest, AddressInUseIsSaidToBe) {
                     HasSubstr("--listen-address")));
 }
 
-// In MiB, of a process.
-double ResidentMemory(pid_t pid) {
-  std::ifstream file(absl::StrCat("/proc/", pid, "/status"));
-  for (std::string line; std::getline(file, line);) {
-    absl::string_view rest = line;
-    double kibibytes = 0;
-    if (absl::ConsumePrefix(&rest, "VmRSS:") &&
-        absl::ConsumeSuffix(&rest, "kB") &&
-        absl::SimpleAtod(rest, &kibibytes)) {
-      return kibibytes / 1024;
-    }
-  }
-  return 0;
-}
-
 // Deployments start many at once, and keep small ones beside their services.
 TEST_F(HealthTest, StartsQuicklyAndIdlesSmall) {
   std::vector<double> seconds;
@@ -211,7 +194,7 @@ TEST_F(HealthTest, StartsQuicklyAndIdlesSmall) {
     const HealthClient health(deployment.server().address());
     health.WaitFor("readiness", HealthState::kServing, absl::Seconds(20));
     seconds.push_back(absl::ToDoubleSeconds(absl::Now() - start));
-    mebibytes = ResidentMemory(deployment.server().process().pid());
+    mebibytes = MemoryUse(deployment.server().process().pid(), "VmRSS");
   }
   std::sort(seconds.begin(), seconds.end());
   absl::PrintF(

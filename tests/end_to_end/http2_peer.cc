@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/strings/numbers.h"
 #include "absl/time/clock.h"
@@ -20,11 +21,16 @@ constexpr uint8_t kResetStream = 3;
 constexpr uint8_t kSettings = 4;
 constexpr uint8_t kPing = 6;
 constexpr uint8_t kGoAway = 7;
+constexpr uint8_t kWindowUpdate = 8;
+constexpr uint8_t kAcknowledgement = 1;
 constexpr uint8_t kEndStream = 1;
 constexpr uint8_t kEndHeaders = 4;
 constexpr uint32_t kCall = 1;
 constexpr size_t kFrameHeaderBytes = 9;
 constexpr size_t kFramePayloadMax = 16384;
+constexpr uint32_t kInitialWindowSize = 4;
+constexpr size_t kSettingBytes = 6;
+constexpr absl::Duration kSendLimit = absl::Seconds(5);
 
 std::string BigEndian(uint32_t number, int bytes) {
   std::string text;
@@ -136,9 +142,14 @@ void Http2Peer::SendHeaders(
 }
 
 void Http2Peer::SendData(absl::string_view data, EndStream end) {
+  const absl::Time until = absl::Now() + kSendLimit;
   do {
-    const absl::string_view part = data.substr(0, kFramePayloadMax);
+    if (!data.empty() && !AwaitWindow(until)) return;
+    const absl::string_view part = data.substr(
+        0, std::min(kFramePayloadMax, static_cast<size_t>(Window())));
     data.remove_prefix(part.size());
+    call_window_ -= static_cast<int64_t>(part.size());
+    connection_window_ -= static_cast<int64_t>(part.size());
     SendFrame(kData,
               data.empty() && end == EndStream::kYes ? kEndStream : uint8_t{0},
               kCall, part);
@@ -147,17 +158,27 @@ void Http2Peer::SendData(absl::string_view data, EndStream end) {
 
 void Http2Peer::SendPing() { SendFrame(kPing, 0, 0, "keepaliv"); }
 
-Http2Peer::Outcome Http2Peer::Read(absl::Duration limit) {
-  Outcome outcome;
+void Http2Peer::AwaitSettings(absl::Duration limit) {
   const absl::Time until = absl::Now() + limit;
-  while (!call_ended_) {
-    if (TakeFrame(outcome)) continue;
+  while (!has_settings_) {
+    if (!TakeFrame() && !ReadMore(until)) return;
+  }
+}
+
+Http2Peer::Outcome Http2Peer::Read(absl::Duration limit) {
+  return ReadData(std::numeric_limits<size_t>::max(), limit);
+}
+
+Http2Peer::Outcome Http2Peer::ReadData(size_t bytes, absl::Duration limit) {
+  const absl::Time until = absl::Now() + limit;
+  while (!call_ended_ && outcome_.data.size() < bytes) {
+    if (TakeFrame()) continue;
     if (!ReadMore(until)) {
-      outcome.connection_was_closed |= absl::Now() < until;
+      outcome_.connection_was_closed |= absl::Now() < until;
       break;
     }
   }
-  return outcome;
+  return outcome_;
 }
 
 void Http2Peer::SendFrame(uint8_t type, uint8_t flags, uint32_t stream,
@@ -180,7 +201,7 @@ bool Http2Peer::ReadMore(absl::Time until) {
   return true;
 }
 
-bool Http2Peer::TakeFrame(Outcome& outcome) {
+bool Http2Peer::TakeFrame() {
   if (received_.size() < kFrameHeaderBytes) return false;
   const absl::string_view bytes = received_;
   const size_t length = FromBigEndian(bytes.substr(0, 3));
@@ -191,21 +212,58 @@ bool Http2Peer::TakeFrame(Outcome& outcome) {
   const std::string payload(bytes.substr(kFrameHeaderBytes, length));
   received_.erase(0, kFrameHeaderBytes + length);
 
-  if (type == kGoAway) {
-    outcome.connection_was_closed = true;
+  if (type == kWindowUpdate) {
+    (stream == kCall ? call_window_ : connection_window_) +=
+        FromBigEndian(payload);
+  } else if (type == kSettings && (flags & kAcknowledgement) == 0) {
+    TakeSettings(payload);
+  } else if (type == kGoAway) {
+    outcome_.connection_was_closed = true;
     // After the last stream's number and the error's.
-    outcome.goodbye = payload.substr(std::min(payload.size(), size_t{8}));
+    outcome_.goodbye = payload.substr(std::min(payload.size(), size_t{8}));
   } else if (stream == kCall) {
-    if (type == kData) outcome.data += payload;
-    if (type == kHeaders) {
-      if (const auto status = FindGrpcStatus(payload); status.has_value()) {
-        outcome.status = status;
-      }
-    }
-    outcome.stream_was_reset |= type == kResetStream;
-    call_ended_ = type == kResetStream || (flags & kEndStream) != 0;
+    TakeCallFrame(type, flags, payload);
   }
   return true;
+}
+
+void Http2Peer::TakeCallFrame(uint8_t type, uint8_t flags,
+                              const std::string& payload) {
+  if (type == kData) outcome_.data += payload;
+  if (type == kHeaders) {
+    if (const auto status = FindGrpcStatus(payload); status.has_value()) {
+      outcome_.status = status;
+    }
+  }
+  outcome_.stream_was_reset |= type == kResetStream;
+  call_ended_ = type == kResetStream || (flags & kEndStream) != 0;
+}
+
+void Http2Peer::TakeSettings(absl::string_view payload) {
+  has_settings_ = true;
+  SendFrame(kSettings, kAcknowledgement, 0, "");
+  for (; payload.size() >= kSettingBytes;
+       payload.remove_prefix(kSettingBytes)) {
+    if (FromBigEndian(payload.substr(0, 2)) != kInitialWindowSize) continue;
+    const int64_t size = FromBigEndian(payload.substr(2, 4));
+    call_window_ += size - call_window_at_first_;
+    call_window_at_first_ = size;
+  }
+}
+
+bool Http2Peer::AwaitWindow(absl::Time until) {
+  while (TakeFrame()) {
+  }
+  while (Window() == 0 && !call_ended_) {
+    if (!ReadMore(until)) return false;
+    while (TakeFrame()) {
+    }
+  }
+  return !call_ended_;
+}
+
+int64_t Http2Peer::Window() const {
+  return std::max<int64_t>(0, std::min(call_window_, connection_window_));
 }
 
 }  // namespace dedupe::testing

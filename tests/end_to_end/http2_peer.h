@@ -50,11 +50,18 @@ class Http2Peer {
       const std::string& path,
       const std::vector<std::pair<std::string, std::string>>& more = {},
       EndStream end = EndStream::kNo);
+  // As fast as the server's windows let it, until the call has ended or five
+  // seconds are over.
   void SendData(absl::string_view data, EndStream end = EndStream::kYes);
   void SendPing();
+  // Waits for the server's settings, which reading accepts. gRPC holds a peer
+  // to some of them only from then on.
+  void AwaitSettings(absl::Duration limit = absl::Seconds(5));
 
   // Reads until the call or the connection has ended, or the time is up.
   Outcome Read(absl::Duration limit = absl::Seconds(5));
+  // The same, or until so many bytes of DATA have come.
+  Outcome ReadData(size_t bytes, absl::Duration limit = absl::Seconds(5));
 
  private:
   void SendFrame(uint8_t type, uint8_t flags, uint32_t stream,
@@ -62,11 +69,24 @@ class Http2Peer {
   // False at the end of the connection or of the time.
   bool ReadMore(absl::Time until);
   // One whole frame of the bytes received; false if there is none yet.
-  bool TakeFrame(Outcome& outcome);
+  bool TakeFrame();
+  void TakeCallFrame(uint8_t type, uint8_t flags, const std::string& payload);
+  // Accepts them, and keeps count of what may be sent.
+  void TakeSettings(absl::string_view payload);
+  // False if nothing more may be sent: the call or the time is over.
+  bool AwaitWindow(absl::Time until);
+  // Of the two windows the smaller.
+  int64_t Window() const;
 
   int socket_ = -1;
   std::string received_;
+  Outcome outcome_;
   bool call_ended_ = false;
+  bool has_settings_ = false;
+  // What HTTP/2 begins with; the server's settings move the call's own.
+  int64_t call_window_at_first_ = 65535;
+  int64_t call_window_ = call_window_at_first_;
+  int64_t connection_window_ = call_window_at_first_;
 };
 
 }  // namespace dedupe::testing
