@@ -91,12 +91,6 @@ TEST_F(KeyShapeTest, SeparatorsDoNotMovePartsAcross) {
   }
 }
 
-TEST_F(KeyShapeTest, SameAttemptOnTwoKeysIsTwoAttempts) {
-  EXPECT_THAT(client().Begin(BeginOf(Key("/1"), "attempt-1")), IsStarted());
-  EXPECT_THAT(client().Begin(BeginOf(Key("/2"), "attempt-1")), IsStarted());
-  EXPECT_EQ(CountRows(), "2");
-}
-
 // One client must never be handed what another has stored under the same key.
 TEST_F(KeyShapeTest, OtherClientsResponseNeverCrosses) {
   v1::BeginRequest ours = BeginOf(Key(), "attempt-1");
@@ -155,39 +149,6 @@ TEST_F(KeyShapeTest, LongestKeyOfRandomCharactersFits) {
     request.set_key(std::string(bytes, 'a'));
     EXPECT_THAT(client().Begin(request), IsRefused(kInvalid, "KEY_TOO_LONG"));
   }
-}
-
-// A request bound to one key stays bound to it, whatever has become of it.
-TEST_F(KeyShapeTest, OtherRequestIsAMismatchInEveryState) {
-  v1::BeginRequest other = BeginOf(Key(), "attempt-9");
-  other.set_fingerprint("another request");
-  v1::BeginRequest other_operation = BeginOf(Key(), "attempt-9");
-  other_operation.set_operation("POST /v1/refunds");
-  const auto expect_mismatch = [&](const char* state) {
-    for (const v1::BeginRequest& request : {other, other_operation}) {
-      const BeginReply reply = client().Begin(request);
-      ASSERT_THAT(reply, IsMismatch()) << state;
-      EXPECT_TRUE(reply.message.mismatch().has_first_seen_at());
-    }
-  };
-  v1::BeginRequest first = BeginOf(Key(), "attempt-1");
-  *first.mutable_lease() = ToProto(absl::Milliseconds(300));
-  const BeginReply lease = client().Begin(first);
-  ASSERT_THAT(lease, IsStarted());
-  expect_mismatch("in progress");
-  WaitUntilPast(lease.message.started().lease_expires_at());
-  expect_mismatch("lease lapsed");
-  ASSERT_THAT(
-      client().Release(ReleaseOf(first, lease.message.started().fence())),
-      IsOk());
-  expect_mismatch("released");
-  const v1::BeginRequest second = BeginOf(Key(), "attempt-2");
-  const BeginReply next = client().Begin(second);
-  ASSERT_THAT(client().Complete(
-                  CompleteOf(second, next.message.started().fence(), "done")),
-              IsOk());
-  expect_mismatch("completed");
-  EXPECT_THAT(client().Begin(second), IsReplayOf("done"));
 }
 
 TEST_F(KeyShapeTest, ForgottenFingerprintLetsAnotherRequestIn) {

@@ -118,26 +118,6 @@ TEST_F(PayloadTest, OmittedBodyIsSaidToBe) {
       IsRefused(grpc::StatusCode::FAILED_PRECONDITION, "RESPONSE_CONFLICT"));
 }
 
-TEST_F(PayloadTest, FirstResponseStaysWhateverFollows) {
-  int64_t fence = 0;
-  const v1::BeginRequest begin = Begun(&fence);
-  ASSERT_THAT(client().Complete(CompleteOf(begin, fence, "first")), IsOk());
-  v1::CompleteRequest other_header = CompleteOf(begin, fence, "first");
-  other_header.mutable_response()->add_headers()->set_name("n");
-  for (const v1::CompleteRequest& other :
-       {CompleteOf(begin, fence, "second"), CompleteOf(begin, fence, ""),
-        CompleteOf(begin, fence, "first\n"), other_header}) {
-    EXPECT_THAT(
-        client().Complete(other),
-        IsRefused(grpc::StatusCode::FAILED_PRECONDITION, "RESPONSE_CONFLICT"));
-  }
-  const CompleteReply same =
-      client().Complete(CompleteOf(begin, fence, "first"));
-  ASSERT_THAT(same, IsOk());
-  EXPECT_TRUE(same.message.already_completed());
-  EXPECT_EQ(ReplayedResponse().body(), "first");
-}
-
 // A limit raised on one side only shows when the other side reads.
 TEST_F(PayloadTest, WhatIsAcceptedCanBeReplayedByADefaultClient) {
   const std::shared_ptr<grpc::Channel> plain = grpc::CreateChannel(
@@ -215,54 +195,6 @@ TEST_F(PayloadTest, HugeKeyIsRefusedQuicklyAndNotEchoed) {
                    reply.status.error_code(), absl::ToDoubleMilliseconds(took));
     }
   }
-}
-
-// A record that breaks its own rules is an operator's business: told to nobody
-// in detail, and never taken for a free key.
-TEST_F(PayloadTest, DamagedRecordIsRefusedAndUnchanged) {
-  Deployment deployment;
-  Sql(deployment.url(),
-      "ALTER TABLE dedupe.record DROP CONSTRAINT record_fingerprint_bound");
-  const v1::BeginRequest begin = BeginOf(Key(), "attempt-1");
-  const int64_t fence =
-      deployment.client().Begin(begin).message.started().fence();
-  ASSERT_THAT(deployment.client().Complete(CompleteOf(begin, fence, "done")),
-              IsOk());
-  Sql(deployment.url(), "UPDATE dedupe.record SET fingerprint = NULL");
-  const std::string query =
-      "SELECT md5(r::text || r.ctid::text) FROM dedupe.record AS r";
-  const std::string before = SqlValue(deployment.url(), query);
-
-  constexpr auto kInternal = grpc::StatusCode::INTERNAL;
-  EXPECT_THAT(deployment.client().Begin(begin),
-              IsRefused(kInternal, "RECORD_DAMAGED"));
-  EXPECT_THAT(deployment.client().Begin(BeginOf(Key(), "attempt-2")),
-              IsRefused(kInternal, "RECORD_DAMAGED"));
-  EXPECT_THAT(deployment.client().Lookup(LookupOf(begin)),
-              IsRefused(kInternal, "RECORD_DAMAGED"));
-  EXPECT_EQ(SqlValue(deployment.url(), query), before);
-  EXPECT_TRUE(deployment.server().process().WaitForOutput(
-      "\"reason\":\"RECORD_DAMAGED\""));
-  EXPECT_THAT(deployment.client().Begin(BeginOf("next", "attempt-1")),
-              IsStarted());
-}
-
-// An error of the database that quotes what was sent ends there.
-TEST_F(PayloadTest, DatabaseErrorsAreNotPassedOn) {
-  Deployment deployment;
-  Sql(deployment.url(),
-      "CREATE FUNCTION public.shout() RETURNS trigger LANGUAGE plpgsql AS"
-      " $$ BEGIN RAISE EXCEPTION 'key % is bad', NEW.key"
-      " USING DETAIL = repeat(NEW.key, 1000); END $$;"
-      "CREATE TRIGGER shout BEFORE INSERT ON dedupe.record FOR EACH ROW"
-      " WHEN (NEW.key = 'quoted-key') EXECUTE FUNCTION public.shout()");
-  const BeginReply reply =
-      deployment.client().Begin(BeginOf("quoted-key", "attempt-1"));
-  EXPECT_THAT(reply, IsRefused(grpc::StatusCode::INTERNAL, "STORE_BROKEN"));
-  ExpectHarmless(reply.status, "quoted-key");
-  ExpectHarmless(reply.status, "SQL");
-  EXPECT_THAT(deployment.client().Begin(BeginOf("next", "attempt-1")),
-              IsStarted());
 }
 
 }  // namespace
