@@ -36,7 +36,8 @@ int OpenConnection(int port) {
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   address.sin_port = htons(static_cast<uint16_t>(port));
-  connect(descriptor, reinterpret_cast<sockaddr*>(&address), sizeof(address));
+  (void)connect(descriptor, reinterpret_cast<sockaddr*>(&address),
+                sizeof(address));
   return descriptor;
 }
 

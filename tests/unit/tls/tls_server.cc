@@ -41,7 +41,7 @@ int Listen() {
   sockaddr_in address = {};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof(address));
+  (void)bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof(address));
   listen(listener, SOMAXCONN);
   return listener;
 }
