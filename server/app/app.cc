@@ -5,6 +5,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "server/app/grpc_server.h"
 #include "server/app/served_tls.h"
 #include "server/rpc/authenticator.h"
@@ -68,7 +70,20 @@ bool WaitOrSignal(absl::Duration duration) {
   return sigtimedwait(&signals, nullptr, &timeout) > 0;
 }
 
+// Strangers can make gRPC write a line with every handshake that fails, so only
+// so many are kept in a second, and the others counted.
 void LogGrpc(gpr_log_func_args* args) {
+  constexpr int kLinesPerSecond = 10;
+  static std::atomic<int64_t> second{0};
+  static std::atomic<int> lines{0};
+  const int64_t now = absl::ToUnixSeconds(absl::Now());
+  if (second.exchange(now) != now) {
+    const int left_out = lines.exchange(0) - kLinesPerSecond;
+    if (left_out > 0) {
+      Log(Severity::kWarning, "grpc_messages_left_out", {{"count", left_out}});
+    }
+  }
+  if (++lines > kLinesPerSecond) return;
   Log(args->severity == GPR_LOG_SEVERITY_ERROR ? Severity::kWarning
                                                : Severity::kDebug,
       "grpc", {{"message", args->message}});

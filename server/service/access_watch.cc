@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "server/service/reason.h"
 #include "server/telemetry/log.h"
 #include "server/telemetry/metrics.h"
@@ -13,6 +15,13 @@ namespace dedupe {
 namespace {
 
 using std::chrono::steady_clock;
+
+// DNS knows no difference of case; URIs do.
+std::string Normalised(const std::string& certificate_name) {
+  return absl::StartsWith(certificate_name, "dns:")
+             ? absl::AsciiStrToLower(certificate_name)
+             : certificate_name;
+}
 
 }  // namespace
 
@@ -68,7 +77,7 @@ absl::StatusOr<Caller> AccessWatch::FindByCertificate(
     return status;
   }
   for (const std::string& name : names) {
-    const auto found = index_.by_certificate_name.find(name);
+    const auto found = index_.by_certificate_name.find(Normalised(name));
     if (found != index_.by_certificate_name.end()) return found->second;
   }
   return Refusal(Reason::kPeerUnknown);
@@ -161,10 +170,10 @@ void AccessWatch::Replace(AccessList list) {
     index.by_token_id.emplace(std::move(id),
                               KnownToken{std::move(token), owner->second});
   }
-  for (CertificateName& name : list.certificate_names) {
+  for (const CertificateName& name : list.certificate_names) {
     const auto owner = index.by_principal.find(name.principal);
     if (owner == index.by_principal.end()) continue;
-    index.by_certificate_name.emplace(std::move(name.name), owner->second);
+    index.by_certificate_name.emplace(Normalised(name.name), owner->second);
   }
   index_ = std::move(index);
 }

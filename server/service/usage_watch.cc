@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <chrono>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "server/telemetry/log.h"
 
 namespace dedupe {
@@ -12,6 +16,30 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr absl::Duration kStopPoll = absl::Milliseconds(50);
+
+// Without those whose records another one counts as well.
+std::vector<std::string> Disjoint(const std::vector<std::string>& patterns) {
+  // What covers another one comes before it.
+  std::vector<std::string> sorted = patterns;
+  std::sort(sorted.begin(), sorted.end(),
+            [](const std::string& left, const std::string& right) {
+              return std::pair(left.size(), left) <
+                     std::pair(right.size(), right);
+            });
+  std::vector<std::string> counted;
+  for (const std::string& pattern : sorted) {
+    absl::string_view prefix = pattern;
+    const bool is_prefix = absl::ConsumeSuffix(&prefix, "*");
+    const bool is_covered = std::any_of(
+        counted.begin(), counted.end(), [&](absl::string_view other) {
+          if (other == pattern) return true;
+          return absl::ConsumeSuffix(&other, "*") &&
+                 absl::StartsWith(is_prefix ? prefix : pattern, other);
+        });
+    if (!is_covered) counted.push_back(pattern);
+  }
+  return counted;
+}
 
 bool IsCounted(const Quota& quota) {
   return quota.live_keys_max.has_value() || quota.stored_bytes_max.has_value();
@@ -47,7 +75,7 @@ void UsageWatch::Run() {
 void UsageWatch::MeasureCaller(const Caller& caller) {
   caller.use->StartMeasurement();
   QuotaUse::Measurement sum;
-  for (const std::string& pattern : caller.principal->client_ids) {
+  for (const std::string& pattern : Disjoint(caller.principal->client_ids)) {
     const auto counted = CountPattern(pattern);
     if (!counted.has_value()) return;
     sum.live_keys += counted->live_keys;

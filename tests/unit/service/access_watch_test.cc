@@ -184,6 +184,15 @@ TEST_F(AccessWatchTest, FirstKnownNameOfACertificateCounts) {
               IsRefusal(Reason::kPeerUnknown));
 }
 
+TEST_F(AccessWatchTest, CaseCountsInUrisAndNotInDnsNames) {
+  Start();
+  Change([](AccessList& list) {
+    list.certificate_names.push_back({"dns:Mail.Internal", "mail"});
+  });
+  EXPECT_TRUE(watch().FindByCertificate({"dns:mail.INTERNAL"}).ok());
+  EXPECT_FALSE(watch().FindByCertificate({"uri:spiffe://acme/SHOP"}).ok());
+}
+
 TEST_F(AccessWatchTest, UseOfAPrincipalSurvivesChanges) {
   Start();
   const auto before = watch().FindByToken(Present(shop_));

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,10 +31,11 @@ constexpr int64_t kBytesOfARow = 100;
 // watches on it.
 class UsageWatchTest : public ::testing::Test {
  protected:
-  void Start(Quota quota, int rows) {
+  void Start(Quota quota, int rows,
+             std::vector<std::string> patterns = {"shop/*"}) {
     Principal principal;
     principal.name = "shop";
-    principal.client_ids = {"shop/*"};
+    principal.client_ids = std::move(patterns);
     principal.quota = quota;
     {
       absl::MutexLock lock(&mutex_);
@@ -110,6 +112,18 @@ TEST_F(UsageWatchTest, KeysAreSummedOverPages) {
   EXPECT_TRUE(MayCreate({.live_keys_max = 36}));
   EXPECT_THAT(commands(), Each(AllOf(Field(&UsageCommand::pattern, "shop/*"),
                                      Field(&UsageCommand::row_limit, 10))));
+}
+
+// A record that two patterns take in is one record.
+TEST_F(UsageWatchTest, PatternsThatOthersCoverAreNotCounted) {
+  Start({.live_keys_max = 1}, 1,
+        {"shop/eu", "shop/eu/*", "mail", "shop/*", "shop", "shop/*"});
+  AwaitTrue([&] { return commands().size() > 10; });
+  std::set<std::string> counted;
+  for (const UsageCommand& command : commands()) {
+    counted.insert(command.pattern);
+  }
+  EXPECT_EQ(counted, (std::set<std::string>{"mail", "shop", "shop/*"}));
 }
 
 TEST_F(UsageWatchTest, BytesAreSummedOverPages) {

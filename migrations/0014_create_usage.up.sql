@@ -93,6 +93,6 @@ GRANT EXECUTE ON FUNCTION dedupe.usage(text, text, text, integer)
 TO dedupe_runtime;
 
 INSERT INTO dedupe.schema_version (version, name, compatible_from)
-VALUES (13, 'create_usage', 10);
+VALUES (14, 'create_usage', 10);
 
 RESET ROLE;
