@@ -103,6 +103,10 @@ class DescriptorExhaustionTest : public ::testing::Test {
 // A connection takes two, so the one or the other of these finds the last
 // descriptor gone when it accepts, and the other when it has accepted.
 TEST_F(DescriptorExhaustionTest, AcceptorServesNewCallersAfterwards) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "UndefinedBehaviorSanitizer opens a pipe to check an object,"
+                  " and takes the object for a broken one if it gets none";
+#endif
   for (const std::string descriptors : {"256", "257"}) {
     StartServer({descriptors, "100000"});
     ExpectAcceptorRecovers();
