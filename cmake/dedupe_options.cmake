@@ -70,6 +70,7 @@ target_compile_options(dedupe_options INTERFACE
     -Wall
     -Wextra
     -Wpedantic
+    -Wformat=2
     -Wconversion
     -Wshadow
     -Wnon-virtual-dtor
