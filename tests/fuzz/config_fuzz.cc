@@ -153,10 +153,10 @@ class OwnEnvironment {
 // LoadConfig reads into flags, which are global. Not absl::FlagSaver, which
 // logs each one that it restores.
 void ForgetSettings() {
-  static const auto* const flags =
+  static const auto* const kFlags =
       new absl::flat_hash_map<absl::string_view, absl::CommandLineFlag*>(
           absl::GetAllFlags());
-  for (const auto& [name, flag] : *flags) {
+  for (const auto& [name, flag] : *kFlags) {
     if (!absl::EndsWith(flag->Filename(), "server/app/config.cc")) continue;
     std::string error;
     Check(flag->ParseFrom(flag->DefaultValue(), &error), "a default parses");
@@ -184,14 +184,14 @@ void CheckLoaded(const Config& config) {
 void Load(absl::string_view input) {
   // libFuzzer learns the word from being compared with; only we may write it.
   if (absl::StrContains(input, kSecret)) return;
-  static const File file;
+  static const File kFile;
   const absl::string_view content_mark = "\nFILE\n";
   const size_t mark = input.find(content_mark);
   if (mark != input.npos) {
-    file.Write(WithSecret(input.substr(mark + content_mark.size())));
+    kFile.Write(WithSecret(input.substr(mark + content_mark.size())));
     input = input.substr(0, mark);
   } else {
-    file.Write("");
+    kFile.Write("");
   }
   std::vector<std::string> arguments;
   std::vector<std::string> variables;
@@ -202,8 +202,8 @@ void Load(absl::string_view input) {
   }
 
   ForgetSettings();
-  const OwnEnvironment environment(PrepareVariables(variables, file));
-  const auto config = LoadConfig(PrepareArguments(arguments, file));
+  const OwnEnvironment environment(PrepareVariables(variables, kFile));
+  const auto config = LoadConfig(PrepareArguments(arguments, kFile));
   if (config.ok()) {
     CheckLoaded(*config);
     return;
@@ -218,8 +218,8 @@ void Load(absl::string_view input) {
 }  // namespace dedupe
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const size_t settings = dedupe::SettingsHelp().size();
-  dedupe::testing::Check(settings > 0, "the settings are described");
+  static const size_t kSettingsBytes = dedupe::SettingsHelp().size();
+  dedupe::testing::Check(kSettingsBytes > 0, "the settings are described");
   dedupe::Load({reinterpret_cast<const char*>(data), size});
   return 0;
 }

@@ -144,8 +144,8 @@ void AnswerOverHttp(uint8_t selector, const std::vector<std::string>& lines) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace dedupe::client;  // NOLINT(google-build-using-namespace)
-  static const bool minted = (MintKeys(), true);
-  static_cast<void>(minted);
+  static const bool kMinted = (MintKeys(), true);
+  static_cast<void>(kMinted);
   ReadKey({});
   AnswerKeyMissing();
   if (size == 0) return 0;

@@ -250,8 +250,8 @@ void Try(const uint8_t* data, size_t size) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace dedupe;  // NOLINT(google-build-using-namespace)
   // It would write a line for each text that is not UTF-8.
-  static const bool quiet = (google::protobuf::SetLogHandler(nullptr), true);
-  static_cast<void>(quiet);
+  static const bool kQuiet = (google::protobuf::SetLogHandler(nullptr), true);
+  static_cast<void>(kQuiet);
   if (size == 0) return 0;
   const uint8_t* message = data + 1;
   switch (data[0] % 5) {

@@ -88,8 +88,8 @@ void MintOne() {
 }  // namespace dedupe
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const bool minted = (dedupe::MintOne(), true);
-  static_cast<void>(minted);
+  static const bool kMinted = (dedupe::MintOne(), true);
+  static_cast<void>(kMinted);
   const absl::string_view input(reinterpret_cast<const char*>(data), size);
   dedupe::ReadAnything(input);
   dedupe::ReadOne(input);

@@ -36,20 +36,20 @@ class SbomTest : public ::testing::Test {
                     "server/dedupe", file});
     ASSERT_EQ(result.exit_code, 0) << result.standard_error;
     std::ifstream input(file);
-    document_ = new nlohmann::json(
+    sbom = new nlohmann::json(
         nlohmann::json::parse(input, nullptr, /*allow_exceptions=*/false));
   }
   static void TearDownTestSuite() {
-    delete document_;
-    document_ = nullptr;
+    delete sbom;
+    sbom = nullptr;
   }
 
   void SetUp() override {
-    if (document_ == nullptr) GTEST_SKIP() << "needs dpkg and ninja";
-    ASSERT_FALSE(document_->is_discarded());
+    if (sbom == nullptr) GTEST_SKIP() << "needs dpkg and ninja";
+    ASSERT_FALSE(sbom->is_discarded());
   }
 
-  static const nlohmann::json& document() { return *document_; }
+  static const nlohmann::json& document() { return *sbom; }
 
   // Of all components, or of those that come from this source package.
   static std::set<std::string> Refs(const std::string& source = "") {
@@ -66,10 +66,8 @@ class SbomTest : public ::testing::Test {
   }
 
  private:
-  static nlohmann::json* document_;
+  inline static nlohmann::json* sbom = nullptr;
 };
-
-nlohmann::json* SbomTest::document_ = nullptr;
 
 // What the loader loads, by the paths that it uses.
 std::set<std::string> LoadedObjects() {
