@@ -4,41 +4,29 @@
 #include <grpc/support/log.h>
 #include <grpcpp/grpcpp.h>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <ctime>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "server/app/grpc_server.h"
-#include "server/app/served_tls.h"
-#include "server/rpc/authenticator.h"
-#include "server/rpc/call_ledger.h"
-#include "server/rpc/dedupe_rpc.h"
+#include "server/app/entrance.h"
 #include "server/rpc/health.h"
-#include "server/service/access_watch.h"
 #include "server/service/await.h"
 #include "server/service/dedupe_service.h"
 #include "server/service/limits.h"
 #include "server/service/readiness.h"
 #include "server/service/reaper.h"
-#include "server/service/usage_watch.h"
 #include "server/store/embedded_migrations.h"
 #include "server/store/migrator.h"
 #include "server/store/postgres_store.h"
 #include "server/telemetry/log.h"
 #include "server/telemetry/metrics.h"
-#include "server/transport/acceptor.h"
-#include "server/transport/descriptor.h"
-#include "server/transport/listen_address.h"
 
 namespace dedupe {
 namespace {
@@ -47,13 +35,7 @@ using std::chrono::steady_clock;
 
 // For the first look at the database, before the address is opened.
 constexpr std::chrono::seconds kFirstProbeDeadline(3);
-// For one reading of the list of principals, and for one page of counting.
-constexpr std::chrono::seconds kAccessDeadline(3);
 constexpr absl::Duration kDrainPoll = absl::Milliseconds(10);
-
-bool HasTls(const Config& config) {
-  return !config.tls.files.certificate.empty();
-}
 
 sigset_t EndSignals() {
   sigset_t signals;
@@ -113,83 +95,20 @@ absl::Status FirstLook(Store& store) {
   return absl::OkStatus();
 }
 
-// Tokens and responses may be read by whoever is in between, unless that is
-// nobody, or the operator has said that they are encrypted there.
-absl::Status CheckPlaintext(const Config& config,
-                            const ListenAddress& address) {
-  if (HasTls(config) || address.IsLocal() || config.plaintext_from_network) {
-    return absl::OkStatus();
-  }
-  return absl::FailedPreconditionError(absl::StrCat(
-      "\"", address.text(),
-      "\" can be reached from the network, and there is no TLS: everybody in"
-      " between could read tokens and responses. Set --tls-certificate-file and"
-      " --tls-key-file (DEDUPE_TLS_CERTIFICATE_FILE, DEDUPE_TLS_KEY_FILE), or"
-      " listen on loopback or a Unix socket, or, if something else encrypts "
-      "that"
-      " network, say --plaintext-from-network"
-      " (DEDUPE_PLAINTEXT_FROM_NETWORK=true)"));
-}
-
-bool AsksForCredentials(const Config& config, const ListenAddress& address) {
-  switch (config.authentication) {
-    case Authentication::kRequired:
-      return true;
-    case Authentication::kNone:
-      return false;
-    case Authentication::kAuto:
-      break;
-  }
-  return HasTls(config) || !address.IsLocal();
-}
-
-// Each connection has two; the rest is for the database, files and gRPC's own.
-int ConnectionsMax(const Config& config) {
-  if (config.connections_max > 0) return config.connections_max;
-  const int descriptors = RaiseDescriptorLimit();
-  return std::max(16, (descriptors - 64 - 2 * config.connections) / 2);
-}
-
-// The list of principals, and whoever keeps it and its counts current.
-class Access {
- public:
-  explicit Access(Store& store)
-      : watch_([&store](AccessCommand command) {
-          return Await(store, &Store::LoadAccess, std::move(command),
-                       CallScope(steady_clock::now() + kAccessDeadline));
-        }),
-        usage_(watch_,
-               [&store](UsageCommand command) {
-                 return Await(store, &Store::MeasureUsage, std::move(command),
-                              CallScope(steady_clock::now() + kAccessDeadline));
-               },
-               {}) {}
-
-  void Stop() {
-    usage_.Stop();
-    watch_.Stop();
-  }
-  const AccessWatch& watch() const { return watch_; }
-
- private:
-  AccessWatch watch_;
-  UsageWatch usage_;
-};
-
-Authenticator MakeAuthenticator(const std::optional<Access>& access,
-                                ServedTls* tls) {
-  if (!access.has_value()) return Authenticator();
-  return Authenticator(access->watch(),
-                       [tls](const grpc::AuthContext& connection)
-                           -> absl::StatusOr<std::vector<std::string>> {
-                         if (tls == nullptr) return std::vector<std::string>();
-                         return tls->ReadPeer(connection);
-                       });
+void LogServing(const Config& config, const Entrance& entrance) {
+  Log(Severity::kInfo, "serving",
+      {{"address", config.listen_address},
+       {"tls", entrance.has_tls()},
+       {"authentication",
+        entrance.asks_for_credentials() ? "required" : "none"},
+       {"connections_max", entrance.connections_max()},
+       {"version", Version()},
+       {"schema_version", EmbeddedMigrations().back().version}});
 }
 
 // Returns the signal that asks for the end; at a SIGHUP, certificates are
 // looked at.
-int AwaitEnd(ServedTls* tls) {
+int AwaitEnd(Entrance& entrance) {
   sigset_t signals = EndSignals();
   sigaddset(&signals, SIGHUP);
   while (true) {
@@ -197,14 +116,14 @@ int AwaitEnd(ServedTls* tls) {
     sigwait(&signals, &signal);
     if (signal != SIGHUP) return signal;
     Log(Severity::kInfo, "reload_asked");
-    if (tls != nullptr) tls->Reload();
+    entrance.Reload();
   }
 }
 
 // Until nothing is in flight, the time is up or a signal asks for haste.
-void WaitForCalls(const DedupeRpc& rpc, absl::Duration grace) {
+void WaitForCalls(const Entrance& entrance, absl::Duration grace) {
   const auto until = steady_clock::now() + absl::ToChronoNanoseconds(grace);
-  while (rpc.calls_in_flight() > 0 && steady_clock::now() < until) {
+  while (entrance.calls_in_flight() > 0 && steady_clock::now() < until) {
     if (WaitOrSignal(kDrainPoll)) return;
   }
 }
@@ -229,87 +148,48 @@ absl::Status Serve(const Config& config) {
   ConfigureLog(config.log_format, config.log_level);
   gpr_set_log_function(LogGrpc);
   google::protobuf::SetLogHandler(LogProtobuf);
-
-  const auto address = ListenAddress::Resolve(config.listen_address);
-  if (!address.ok()) return address.status();
-  if (absl::Status status = CheckPlaintext(config, *address); !status.ok()) {
-    return status;
-  }
-  std::unique_ptr<ServedTls> tls;
-  if (HasTls(config)) {
-    auto opened = ServedTls::Open(config.tls);
-    if (!opened.ok()) return opened.status();
-    tls = *std::move(opened);
-  }
   std::unique_ptr<MetricsEndpoint> metrics;
   if (!config.metrics_address.empty()) {
     auto opened = MetricsEndpoint::Open(config.metrics_address);
     if (!opened.ok()) return opened.status();
     metrics = *std::move(opened);
   }
-
   PostgresStore store({.database_url = config.database_url,
                        .connections = config.connections,
                        .batch_calls_max = config.batch_max,
                        .queue_calls_max = config.queue_max,
                        .queue_bytes_max = config.queue_bytes_max,
                        .statement_timeout = config.statement_timeout});
+  DedupeService service(store, config.waiters_max);
+  auto opened = Entrance::Open(config, store, service);
+  if (!opened.ok()) return opened.status();
+  const std::unique_ptr<Entrance> entrance = *std::move(opened);
   if (absl::Status status = FirstLook(store); !status.ok()) return status;
 
-  const int connections_max = ConnectionsMax(config);
-  auto acceptor =
-      Acceptor::Open({.address = *address, .connections_max = connections_max});
-  if (!acceptor.ok()) return acceptor.status();
-  const bool asks_for_credentials = AsksForCredentials(config, *address);
-  std::optional<Access> access;
-  if (asks_for_credentials) access.emplace(store);
-  const Authenticator authenticator = MakeAuthenticator(access, tls.get());
-
-  DedupeService service(store, config.waiters_max);
-  CallLedger ledger(
-      {.calls_max = config.calls_in_flight_max},
-      [&acceptor](const std::string& peer) { (*acceptor)->Cut(peer); });
-  DedupeRpc rpc(service, authenticator, ledger);
-  const std::unique_ptr<grpc::Server> server =
-      BuildServer(config, **acceptor,
-                  tls != nullptr ? tls->MakeCredentials()
-                                 : grpc::InsecureServerCredentials(),
-                  rpc);
-  (*acceptor)->Start();
-  Health health(*server);
+  entrance->Start();
+  Health health(entrance->server());
   Readiness readiness(
       store,
-      [&access](const ProbeAnswer& probe) {
+      [&entrance](const ProbeAnswer& probe) {
         absl::Status status = CheckDatabaseSchema(probe);
-        if (status.ok() && access.has_value()) {
-          status = access->watch().Status();
-        }
-        return status;
+        return status.ok() ? entrance->AccessStatus() : status;
       },
       [&health](bool ready) { health.SetReady(ready); });
   Reaper reaper(store, {.interval = config.reap_interval,
                         .batch_rows_max = config.reap_batch});
-  Log(Severity::kInfo, "serving",
-      {{"address", config.listen_address},
-       {"tls", tls != nullptr},
-       {"authentication", asks_for_credentials ? "required" : "none"},
-       {"connections_max", connections_max},
-       {"version", Version()},
-       {"schema_version", EmbeddedMigrations().back().version}});
+  LogServing(config, *entrance);
 
-  Log(Severity::kInfo, "draining", {{"signal", AwaitEnd(tls.get())}});
+  Log(Severity::kInfo, "draining", {{"signal", AwaitEnd(*entrance)}});
   readiness.Stop();
   health.SetReady(false);
   reaper.Stop();
   WaitOrSignal(config.drain_delay);
-  rpc.Drain();
+  entrance->Drain();
   service.StopWaiting();
-  WaitForCalls(rpc, config.drain_grace);
-  (*acceptor)->Stop();
-  if (access.has_value()) access->Stop();
-  // Answers whatever is still open, so that Shutdown finds nothing to wait for.
+  WaitForCalls(*entrance, config.drain_grace);
+  entrance->StopAccepting();
+  // Answers whatever is still open, so that nothing is left to wait for.
   store.Stop();
-  server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
   Log(Severity::kInfo, "stopped");
   return absl::OkStatus();
 }

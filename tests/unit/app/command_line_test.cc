@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/app/config.h"
+#include "server/app/settings.h"
 #include "tests/support/process.h"
 #include "tests/support/server_process.h"
 

@@ -1,6 +1,7 @@
 // Settings: where they come from, their bounds, and what the operator is told
 // when one is wrong.
 #include "server/app/config.h"
+#include "server/app/settings.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -17,6 +17,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "server/app/config.h"
+#include "server/app/settings.h"
 #include "tests/support/process.h"
 
 namespace dedupe::testing {
