@@ -44,7 +44,7 @@ ABSL_FLAG(std::string, authentication, "auto",
           "none: everybody may do everything. auto: none where only this "
           "machine can connect and there is no TLS, else required.");
 ABSL_FLAG(int, connections_max, 0,
-          "Connections of callers, 1 to 1000000; more are closed at once. 0: "
+          "Connections of callers, 0 to 1000000; more are closed at once. 0: "
           "as many as the limit of open files has room for.");
 ABSL_FLAG(int, calls_in_flight_max, 20'000,
           "Calls at a time, waiting ones included, 1 to 1000000; more are "

@@ -1,7 +1,6 @@
 // Settings: where they come from, their bounds, and what the operator is told
 // when one is wrong.
 #include "server/app/config.h"
-#include "server/app/settings.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,6 +16,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "server/app/settings.h"
 #include "tests/support/process.h"
 #include "tests/unit/app/load_in_child.h"
 
@@ -71,6 +71,19 @@ std::string Scratch(const std::string& name, const std::string& content) {
 
 TEST(ConfigTest, DefaultsAreThese) {
   EXPECT_EQ(Load({}), (Loaded{{"listen_address", "127.0.0.1:7733"},
+                              {"tls_certificate_file", ""},
+                              {"tls_key_file", ""},
+                              {"tls_client_ca_file", ""},
+                              {"tls_client_crl_file", ""},
+                              {"tls_client_certificates", "require"},
+                              {"tls_reload_interval", "10s"},
+                              {"plaintext_from_network", "false"},
+                              {"authentication", "0"},
+                              {"connections_max", "0"},
+                              {"calls_in_flight_max", "20000"},
+                              {"connection_age_max", "10m"},
+                              {"connection_age_grace", "1m10s"},
+                              {"metrics_address", ""},
                               {"database_url", kUrl},
                               {"connections", "4"},
                               {"batch_max", "128"},
@@ -194,7 +207,12 @@ INSTANTIATE_TEST_SUITE_P(
         BoundCase{"reap_interval", "9ms", "10ms", "1h", "1h0.001s"},
         BoundCase{"reap_batch", "0", "1", "10000", "10001"},
         BoundCase{"drain_delay", "-1ns", "0s", "5m", "5m0.001s"},
-        BoundCase{"drain_grace", "-1ns", "0s", "5m", "5m0.001s"}),
+        BoundCase{"drain_grace", "-1ns", "0s", "5m", "5m0.001s"},
+        BoundCase{"tls_reload_interval", "99ms", "100ms", "1h", "1h0.001s"},
+        BoundCase{"connections_max", "-1", "0", "1000000", "1000001"},
+        BoundCase{"calls_in_flight_max", "0", "1", "1000000", "1000001"},
+        BoundCase{"connection_age_max", "999ms", "1s", "24h", "24h0.001s"},
+        BoundCase{"connection_age_grace", "999ms", "1s", "1h", "1h0.001s"}),
     [](const auto& tested) {
       return absl::StrReplaceAll(tested.param.setting, {{"_", ""}});
     });
@@ -336,11 +354,53 @@ TEST(DatabaseSettingTest, ADirectoryIsRefused) {
       IsRefusedWith("DEDUPE_DATABASE_URL_FILE"));
 }
 
+// --- TLS and who is let in ---------------------------------------------------
+
+TEST(TlsSettingsTest, FilesAreTakenAsTheyAre) {
+  const Loaded loaded =
+      Load({"--tls-certificate-file=/c", "--tls-key-file=/k",
+            "--tls-client-ca-file=/a", "--tls-client-crl-file=/r",
+            "--tls-client-certificates=optional"});
+  EXPECT_THAT(loaded, Contains(Pair("tls_certificate_file", "/c")));
+  EXPECT_THAT(loaded, Contains(Pair("tls_key_file", "/k")));
+  EXPECT_THAT(loaded, Contains(Pair("tls_client_ca_file", "/a")));
+  EXPECT_THAT(loaded, Contains(Pair("tls_client_crl_file", "/r")));
+  EXPECT_THAT(loaded, Contains(Pair("tls_client_certificates", "optional")));
+}
+
+TEST(TlsSettingsTest, HalfOfThemIsRefused) {
+  EXPECT_THAT(Load({"--tls-certificate-file=/c"}),
+              IsRefusedWith("DEDUPE_TLS_KEY_FILE"));
+  EXPECT_THAT(Load({"--tls-key-file=/k"}),
+              IsRefusedWith("DEDUPE_TLS_CERTIFICATE_FILE"));
+  EXPECT_THAT(Load({"--tls-client-ca-file=/a"}),
+              IsRefusedWith("--tls-certificate-file"));
+  EXPECT_THAT(Load({"--tls-certificate-file=/c", "--tls-key-file=/k",
+                    "--tls-client-crl-file=/r"}),
+              IsRefusedWith("--tls-client-ca-file"));
+}
+
+TEST(TlsSettingsTest, ClientCertificatesAreRequiredOrOptional) {
+  EXPECT_THAT(Load({"--tls-client-certificates=never"}),
+              IsRefusedWith("require or optional"));
+}
+
+TEST(AuthenticationSettingTest, IsOneOfThree) {
+  for (const auto& [word, value] :
+       std::vector<std::pair<std::string, std::string>>{
+           {"auto", "0"}, {"required", "1"}, {"none", "2"}}) {
+    EXPECT_THAT(Load({"--authentication=" + word}),
+                Contains(Pair("authentication", value)));
+  }
+  EXPECT_THAT(Load({"--authentication=maybe"}),
+              IsRefusedWith("DEDUPE_AUTHENTICATION"));
+}
+
 // --- Help --------------------------------------------------------------------
 
 // As the source defines them: ABSL_FLAG(type, name, ...).
 std::set<std::string> DefinedSettings() {
-  std::ifstream file(testing::SourceDirectory() + "/server/app/config.cc");
+  std::ifstream file(testing::SourceDirectory() + "/server/app/settings.cc");
   std::stringstream source;
   source << file.rdbuf();
   const std::vector<std::string> parts =
@@ -357,7 +417,7 @@ std::set<std::string> DefinedSettings() {
 TEST(SettingsHelpTest, ShowsEverySettingByBothNames) {
   const std::string help = SettingsHelp();
   const std::set<std::string> settings = DefinedSettings();
-  EXPECT_GE(settings.size(), 16u)
+  EXPECT_GE(settings.size(), 29u)
       << "is DEDUPE_SOURCE_DIR the root of the sources?";
   for (const std::string& setting : settings) {
     EXPECT_THAT(help, HasSubstr(absl::StrCat("  ", FlagOf(setting), "  ",
