@@ -75,18 +75,6 @@ std::string Shown(std::optional<absl::Time> time, absl::string_view otherwise) {
   return time.has_value() ? Shown(*time) : std::string(otherwise);
 }
 
-absl::string_view Shown(Role role) {
-  switch (role) {
-    case Role::kCaller:
-      return "caller";
-    case Role::kReader:
-      return "reader";
-    case Role::kAdmin:
-      return "admin";
-  }
-  return "";
-}
-
 absl::string_view Shown(TokenState state) {
   switch (state) {
     case TokenState::kLive:
@@ -119,9 +107,8 @@ std::vector<std::string> SplitList(const std::optional<std::string>& list) {
 }
 
 absl::StatusOr<Role> ParseRole(const std::optional<std::string>& name) {
-  for (const Role role : {Role::kCaller, Role::kReader, Role::kAdmin}) {
-    if (name == Shown(role)) return role;
-  }
+  const std::optional<Role> role = RoleOf(name.value_or(""));
+  if (role.has_value()) return *role;
   return absl::InvalidArgumentError("--role is caller, reader or admin");
 }
 
@@ -215,7 +202,7 @@ int ListPrincipals(const CommandWords& words) {
         {"NAME", "ROLE", "CLIENT-IDS", "CERTIFICATES", "LIMITS", "CREATED"});
     for (const PrincipalListing& listing : *listings) {
       const Principal& principal = listing.principal;
-      table.Add({principal.name, std::string(Shown(principal.role)),
+      table.Add({principal.name, RoleName(principal.role),
                  absl::StrJoin(principal.client_ids, ","),
                  listing.certificate_names.empty()
                      ? "none"

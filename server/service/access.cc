@@ -7,6 +7,25 @@
 
 namespace dedupe {
 
+const char* RoleName(Role role) {
+  switch (role) {
+    case Role::kCaller:
+      return "caller";
+    case Role::kReader:
+      return "reader";
+    case Role::kAdmin:
+      return "admin";
+  }
+  return "";
+}
+
+std::optional<Role> RoleOf(absl::string_view name) {
+  for (const Role role : {Role::kCaller, Role::kReader, Role::kAdmin}) {
+    if (name == RoleName(role)) return role;
+  }
+  return std::nullopt;
+}
+
 bool MayUse(const Principal& principal, absl::string_view client_id) {
   return std::any_of(principal.client_ids.begin(), principal.client_ids.end(),
                      [client_id](absl::string_view pattern) {

@@ -22,6 +22,11 @@ enum class Role {
   kAdmin,
 };
 
+// "caller", "reader", "admin": as the database and the command line have them.
+const char* RoleName(Role role);
+// Nothing for any other name.
+std::optional<Role> RoleOf(absl::string_view name);
+
 // What a principal may use up; unset: as much as it likes. The first two are
 // counted by each server for itself, the others over the whole database and a
 // few seconds late.

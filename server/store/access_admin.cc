@@ -104,18 +104,6 @@ absl::Status CheckTokenId(absl::string_view id) {
       " \"dedupe_\" and the dot");
 }
 
-const char* NameOf(Role role) {
-  switch (role) {
-    case Role::kCaller:
-      return "caller";
-    case Role::kReader:
-      return "reader";
-    case Role::kAdmin:
-      return "admin";
-  }
-  return "";
-}
-
 std::string Array(const std::vector<std::string>& texts) {
   SqlArray array;
   for (const std::string& text : texts) array.AppendText(text);
@@ -141,13 +129,6 @@ std::vector<std::string> ReadTexts(const pqxx::field& field) {
   return nlohmann::json::parse(field.c_str());
 }
 
-Role ReadRole(absl::string_view name) {
-  for (const Role role : {Role::kCaller, Role::kAdmin}) {
-    if (name == NameOf(role)) return role;
-  }
-  return Role::kReader;
-}
-
 TokenState ReadTokenState(absl::string_view name) {
   if (name == "live") return TokenState::kLive;
   return name == "expired" ? TokenState::kExpired : TokenState::kRevoked;
@@ -156,7 +137,7 @@ TokenState ReadTokenState(absl::string_view name) {
 PrincipalListing ReadPrincipal(const pqxx::row& row) {
   PrincipalListing listing;
   listing.principal.name = row[0].c_str();
-  listing.principal.role = ReadRole(row[1].c_str());
+  listing.principal.role = RoleOf(row[1].c_str()).value_or(Role::kReader);
   listing.principal.client_ids = ReadTexts(row[2]);
   listing.certificate_names = ReadTexts(row[3]);
   Quota& quota = listing.principal.quota;
@@ -260,7 +241,7 @@ absl::StatusOr<PutPrincipalOutcome> AccessAdmin::PutPrincipal(
   const Quota& quota = principal.quota;
   const auto rows = Run(
       kPutPrincipal,
-      {principal.name, NameOf(principal.role), Array(principal.client_ids),
+      {principal.name, RoleName(principal.role), Array(principal.client_ids),
        Array(certificate_names), MaybeNumber(quota.calls_in_flight_max),
        MaybeNumber(quota.calls_per_second_max),
        MaybeNumber(quota.live_keys_max), MaybeNumber(quota.stored_bytes_max)});

@@ -48,11 +48,8 @@ class DocumentReader {
   }
 
   Role ReadRole(const Json& object, const char* name) {
-    const std::string role = Text(object, name);
-    if (role == "caller") return Role::kCaller;
-    if (role == "reader") return Role::kReader;
-    if (role == "admin") return Role::kAdmin;
-    return Fail(Role::kReader);
+    const std::optional<Role> role = RoleOf(Text(object, name));
+    return role.has_value() ? *role : Fail(Role::kReader);
   }
 
   // What `read` makes of each element of an array.

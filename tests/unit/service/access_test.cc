@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +15,18 @@ Principal WithPatterns(std::vector<std::string> patterns) {
   Principal principal;
   principal.client_ids = std::move(patterns);
   return principal;
+}
+
+TEST(RoleTest, NameIsReadBack) {
+  for (const Role role : {Role::kCaller, Role::kReader, Role::kAdmin}) {
+    EXPECT_EQ(RoleOf(RoleName(role)), role);
+  }
+}
+
+TEST(RoleTest, OtherNamesAreNoRole) {
+  for (const char* name : {"", "Caller", "caller ", "owner", "callerreader"}) {
+    EXPECT_EQ(RoleOf(name), std::nullopt) << name;
+  }
 }
 
 TEST(MayUseTest, NothingWithoutAPattern) {
