@@ -1,11 +1,13 @@
 #include "client/src/token.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <mutex>
-#include <sstream>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -16,6 +18,11 @@ namespace dedupe::client {
 namespace {
 
 constexpr std::chrono::seconds kReadInterval(1);
+// dedupe's have 88; those of a proxy in front of it may be longer. The server
+// takes 8 KiB of headers.
+constexpr size_t kTokenBytesMax = 4096;
+// With the white space around it.
+constexpr size_t kFileBytesMax = 2 * kTokenBytesMax;
 
 // A file and what was in it when it was last read. Thread-safe.
 class TokenFile {
@@ -34,12 +41,16 @@ class TokenFile {
 
  private:
   void Read() {
-    std::ifstream file(path_);
-    std::stringstream content;
-    content << file.rdbuf();
-    std::string text(absl::StripAsciiWhitespace(content.str()));
+    // A pipe would keep every call waiting for whoever writes to it.
+    std::error_code error;
+    if (!std::filesystem::is_regular_file(path_, error)) return;
+    std::ifstream file(path_, std::ios::binary);
+    std::string content(kFileBytesMax, '\0');
+    file.read(content.data(), static_cast<std::streamsize>(content.size()));
+    content.resize(static_cast<size_t>(file.gcount()));
+    absl::StripAsciiWhitespace(&content);
     // Whoever replaces it may have emptied it first.
-    if (!text.empty()) token_ = std::move(text);
+    if (!content.empty()) token_ = std::move(content);
   }
 
   const std::string path_;
@@ -49,8 +60,13 @@ class TokenFile {
 };
 
 bool CanBeSent(const std::string& token) {
-  return std::all_of(token.begin(), token.end(),
+  return token.size() <= kTokenBytesMax &&
+         std::all_of(token.begin(), token.end(),
                      [](unsigned char c) { return absl::ascii_isgraph(c); });
+}
+
+grpc::Status Unauthenticated(const std::string& message) {
+  return {grpc::StatusCode::UNAUTHENTICATED, message};
 }
 
 }  // namespace
@@ -63,11 +79,16 @@ TokenSource TokenFromFile(std::string path) {
 
 grpc::Status AddToken(const TokenSource& source, grpc::ClientContext& context) {
   if (source == nullptr) return grpc::Status::OK;
-  const std::string token = source();
+  std::string token;
+  try {
+    token = source();
+  } catch (...) {
+    // On the thread that renews leases it would end the process.
+    return Unauthenticated("the token's source has thrown an exception");
+  }
   if (token.empty()) return grpc::Status::OK;
   if (!CanBeSent(token)) {
-    return {grpc::StatusCode::UNAUTHENTICATED,
-            "the token holds characters that no token has"};
+    return Unauthenticated("the token is not 1 to 4096 visible ASCII bytes");
   }
   context.AddMetadata("authorization", absl::StrCat("Bearer ", token));
   return grpc::Status::OK;

@@ -9,8 +9,8 @@
 namespace dedupe::client {
 
 // Puts the token of the source, if there is one, into the call's metadata.
-// UNAUTHENTICATED: it holds what cannot be sent, and the call must not be made,
-// because gRPC would abort.
+// UNAUTHENTICATED: it cannot be had, or holds what cannot be sent, and the call
+// must not be made, because gRPC would abort.
 grpc::Status AddToken(const TokenSource& source, grpc::ClientContext& context);
 
 }  // namespace dedupe::client

@@ -72,12 +72,14 @@ struct ReleaseRequest {
 };
 
 // Asked for a token before every sending, from any thread; must be quick. ""
-// sends none.
+// sends none. One that throws, or gives what is not 1 to 4096 visible ASCII
+// bytes, fails the call with kUnauthenticated, unsent.
 using TokenSource = std::function<std::string()>;
 
 // Of a file's content without the white space around it, read anew once per
-// second at most: so a token can be replaced while it is in use. A file that
-// cannot be read leaves the token as it was; "" before there was one.
+// second at most: so a token can be replaced while it is in use, if the old one
+// is valid for two seconds more. A file that cannot be read, is empty or not a
+// regular one leaves the token as it was; "" before there was one.
 TokenSource TokenFromFile(std::string path);
 
 struct ClientOptions {
@@ -130,7 +132,7 @@ struct CallOptions {
 //   kInvalidArgument     a bound is broken; ReasonOf tells which
 //   kFailedPrecondition  Begin: ATTEMPT_FINISHED; otherwise see Refused
 //   kUnauthenticated     the credentials are missing, wrong or not valid any
-//                        more; or the token holds what no token does
+//                        more; or the token is none (TokenSource)
 //   kPermissionDenied    this principal may not make the call, or not for this
 //                        client_id
 //   kResourceExhausted   the server turned it away to the end, or the message
