@@ -71,6 +71,15 @@ void SetDeadline(grpc::ClientContext& context, SteadyClock::time_point moment) {
                    gpr_time_from_micros(left.count(), GPR_TIMESPAN)));
 }
 
+// Whether a refusal tells of earlier sendings too, which dedupe alone can do:
+// by the record, or by the request, which is the same each time. Who is asking
+// may have been somebody else then, such as with a token that was revoked in
+// between.
+bool CoversEarlierSendings(const absl::Status& refusal) {
+  return !ReasonOf(refusal).empty() && !absl::IsUnauthenticated(refusal) &&
+         !absl::IsPermissionDenied(refusal);
+}
+
 }  // namespace
 
 // A renewal that is on its way.
@@ -147,8 +156,8 @@ absl::StatusOr<std::variant<Answer<Message>, Unknown>> Client::Impl::Call(
     if (verdict.kind == Verdict::Kind::kAnswered) return answer;
     if (verdict.kind == Verdict::Kind::kRefused) {
       // Of this sending it is definite; an earlier one may have been carried
-      // out. Only dedupe itself knows of those.
-      if (open.has_value() && ReasonOf(verdict.status).empty()) break;
+      // out.
+      if (open.has_value() && !CoversEarlierSendings(verdict.status)) break;
       return verdict.status;
     }
     if (verdict.kind == Verdict::Kind::kOpen) open = verdict.status;

@@ -363,5 +363,29 @@ TEST_F(CallsTest, TimeoutsAndWaitsOutOfBoundsAreNotSent) {
   EXPECT_THAT(relay().seen(), SizeIs(0));
 }
 
+// The first answer is lost, and the token revoked before the call is repeated.
+TEST_F(CallsTest, RefusedCredentialsDoNotTellOfEarlierSendings) {
+  for (const auto& [code, reason] :
+       {std::pair{grpc::StatusCode::UNAUTHENTICATED, "CREDENTIALS_REFUSED"},
+        std::pair{grpc::StatusCode::PERMISSION_DENIED, "METHOD_FORBIDDEN"}}) {
+    const dd::BeginRequest begin = BeginOf(Key(reason));
+    const auto started = Expect<dd::Started>(library().Begin(begin));
+    relay().Set([code = code, reason = reason](const std::string&, int n) {
+      RelayServer::Fate fate;
+      if (n == 1) {
+        fate.instead_of_answer = {grpc::StatusCode::UNAVAILABLE, "cut"};
+      } else if (n == 2) {
+        fate.instead_of_call = DedupeError(code, reason);
+      }
+      return fate;
+    });
+    Expect<dd::Unknown>(library().Complete(CompleteOf(begin, started)));
+    relay().Set({});
+    const auto record = library().Lookup("acme", begin.key);
+    ASSERT_TRUE(record.ok()) << record.status();
+    EXPECT_EQ(record->state, dd::RecordState::kCompleted);
+  }
+}
+
 }  // namespace
 }  // namespace dedupe::testing
