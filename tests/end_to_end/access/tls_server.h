@@ -22,11 +22,14 @@ inline CertificateAndKey IssueTo(
 // A server with TLS that asks for certificates and takes tokens too.
 class TlsServer {
  public:
-  explicit TlsServer(const std::string& client_certificates = "optional")
+  // settings: beyond those of TLS.
+  explicit TlsServer(const std::string& client_certificates = "optional",
+                     const std::vector<std::string>& settings = {},
+                     PostgresCluster& cluster = PostgresCluster::Shared())
       : server_authority_("servers"),
         client_authority_("clients"),
         server_certificate_(server_authority_.Issue()),
-        server_(Settings(client_certificates)) {}
+        server_(Settings(client_certificates, settings), cluster) {}
 
   Deployment& deployment() { return server_; }
   Administrator administrator() { return Administrator(server_.url()); }
@@ -40,6 +43,12 @@ class TlsServer {
 
   Client NewClient(const CertificateAndKey& own = {},
                    const std::vector<std::string>& authorizations = {}) {
+    // The certificate's name for it.
+    return Client(absl::StrCat("localhost:", port()),
+                  IdentityOf(own, authorizations));
+  }
+  Identity IdentityOf(const CertificateAndKey& own,
+                      const std::vector<std::string>& authorizations) {
     grpc::SslCredentialsOptions options;
     options.pem_root_certs = server_authority_.certificate_pem();
     options.pem_cert_chain = own.certificate_pem;
@@ -47,8 +56,7 @@ class TlsServer {
     Identity identity;
     identity.credentials = grpc::SslCredentials(options);
     identity.authorizations = authorizations;
-    // The certificate's name for it.
-    return Client(absl::StrCat("localhost:", port()), identity);
+    return identity;
   }
   // What a call gets once the server knows what was administered before.
   grpc::Status Settled(Client& client, grpc::StatusCode expected) {
@@ -61,16 +69,19 @@ class TlsServer {
   }
 
  private:
-  std::vector<std::string> Settings(const std::string& client_certificates) {
+  std::vector<std::string> Settings(const std::string& client_certificates,
+                                    std::vector<std::string> settings) {
     folder_.WritePair(server_certificate_);
     folder_.WriteClientCa(client_authority_.certificate_pem());
     folder_.WriteClientCrl(client_authority_.Crl({}));
-    return {"--tls-certificate-file=" + folder_.files().certificate,
-            "--tls-key-file=" + folder_.files().key,
-            "--tls-client-ca-file=" + folder_.files().client_ca,
-            "--tls-client-crl-file=" + folder_.files().client_crl,
-            "--tls-client-certificates=" + client_certificates,
-            "--tls-reload-interval=200ms"};
+    settings.insert(settings.end(),
+                    {"--tls-certificate-file=" + folder_.files().certificate,
+                     "--tls-key-file=" + folder_.files().key,
+                     "--tls-client-ca-file=" + folder_.files().client_ca,
+                     "--tls-client-crl-file=" + folder_.files().client_crl,
+                     "--tls-client-certificates=" + client_certificates,
+                     "--tls-reload-interval=200ms"});
+    return settings;
   }
 
   CertificateAuthority server_authority_;
