@@ -43,6 +43,9 @@ std::vector<std::string> Arguments(const PaymentsOptions& options) {
   } else {
     argv.emplace_back("--mode=receipts");
     argv.push_back(absl::StrCat("--dedupe-target=", options.dedupe_target));
+    argv.push_back(absl::StrCat("--dedupe-ca-file=", options.dedupe_ca_file));
+    argv.push_back(
+        absl::StrCat("--dedupe-token-file=", options.dedupe_token_file));
   }
   if (!options.fault.empty()) {
     argv.push_back(absl::StrCat("--fault=", options.fault));

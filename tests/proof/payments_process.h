@@ -26,6 +26,9 @@ struct PaymentsOptions {
   std::string ledger_url;
   // HOST:PORT of dedupe; unused behind Door::kShared.
   std::string dedupe_target;
+  // For TLS, and for a token; none if empty.
+  std::string dedupe_ca_file;
+  std::string dedupe_token_file;
   Door door = Door::kReceipts;
   std::string profile = "ietf";
   // For another attempt's end.

@@ -48,10 +48,18 @@ class ChargingDoor {
       const KeyedRequest& request) = 0;
 };
 
+// How dedupe is reached and trusted, and shown who is calling.
+struct DedupeServer {
+  std::string target;
+  // PEM; empty: plaintext.
+  std::string ca_file;
+  // Empty: no token.
+  std::string token_file;
+};
+
 // dedupe over gRPC, the business transaction with a receipt: receipts_door.cc.
 absl::StatusOr<std::unique_ptr<ChargingDoor>> MakeReceiptsDoor(
-    const std::string& dedupe_target, const ChargingOptions& options,
-    Faults& faults);
+    const DedupeServer& dedupe, const ChargingOptions& options, Faults& faults);
 // dedupe's SQL functions in the ledger's own database: shared_door.cc.
 std::unique_ptr<ChargingDoor> MakeSharedDoor(const ChargingOptions& options,
                                              Faults& faults);

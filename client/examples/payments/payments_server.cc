@@ -185,8 +185,8 @@ int Run() {
                  *MakeSharedDoor(settings->charging, *settings->faults), stop,
                  ending);
   }
-  auto door = MakeReceiptsDoor(settings->dedupe_target, settings->charging,
-                               *settings->faults);
+  auto door =
+      MakeReceiptsDoor(settings->dedupe, settings->charging, *settings->faults);
   if (!door.ok()) {
     std::fprintf(stderr, "%s\n", door.status().ToString().c_str());
     return 1;

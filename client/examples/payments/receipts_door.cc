@@ -1,7 +1,11 @@
 // The ledger's database knows nothing of dedupe: RunOnce keeps the books, and a
 // receipt, committed with the charge, tells the next attempt what became of
 // this one.
+#include <grpcpp/security/credentials.h>
+
 #include <cstdio>
+#include <fstream>
+#include <iterator>
 
 #include "client/examples/payments/charging.h"
 #include "client/examples/payments/ledger.h"
@@ -98,15 +102,31 @@ class ReceiptsDoor : public ChargingDoor {
   Charging charging_;
 };
 
+absl::StatusOr<std::unique_ptr<Client>> Connect(const DedupeServer& dedupe) {
+  dedupe::client::ClientOptions options;
+  options.target = dedupe.target;
+  if (!dedupe.ca_file.empty()) {
+    std::ifstream file(dedupe.ca_file);
+    grpc::SslCredentialsOptions tls;
+    tls.pem_root_certs.assign(std::istreambuf_iterator<char>(file), {});
+    // Without any, gRPC would trust all that the machine trusts.
+    if (tls.pem_root_certs.empty()) {
+      return absl::InvalidArgumentError("--dedupe-ca-file cannot be read");
+    }
+    options.credentials = grpc::SslCredentials(tls);
+  }
+  if (!dedupe.token_file.empty()) {
+    options.token = dedupe::client::TokenFromFile(dedupe.token_file);
+  }
+  return Client::Create(std::move(options));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ChargingDoor>> MakeReceiptsDoor(
-    const std::string& dedupe_target, const ChargingOptions& options,
+    const DedupeServer& dedupe, const ChargingOptions& options,
     Faults& faults) {
-  dedupe::client::ClientOptions client_options;
-  client_options.target = dedupe_target;
-  absl::StatusOr<std::unique_ptr<Client>> client =
-      Client::Create(std::move(client_options));
+  absl::StatusOr<std::unique_ptr<Client>> client = Connect(dedupe);
   if (!client.ok()) return client.status();
   return std::make_unique<ReceiptsDoor>(*std::move(client), options, faults);
 }

@@ -13,6 +13,11 @@ ABSL_FLAG(std::string, listen, "127.0.0.1:0",
 ABSL_FLAG(std::string, ledger_url, "", "libpq connection string of the ledger");
 ABSL_FLAG(std::string, dedupe_target, "127.0.0.1:7733",
           "where dedupe serves; unused with --mode=shared");
+ABSL_FLAG(std::string, dedupe_ca_file, "",
+          "PEM file of the CAs that dedupe's certificate is checked by; empty "
+          "is plaintext");
+ABSL_FLAG(std::string, dedupe_token_file, "",
+          "file of the token that dedupe knows this service by; empty is none");
 ABSL_FLAG(std::string, mode, "receipts",
           "receipts: dedupe over gRPC; shared: the ledger and dedupe share a "
           "database");
@@ -53,7 +58,9 @@ absl::StatusOr<Settings> ReadSettings(std::stop_token stop) {
   const std::pair<std::string, std::string> address =
       absl::StrSplit(absl::GetFlag(FLAGS_listen), absl::MaxSplits(':', 1));
   settings.host = address.first;
-  settings.dedupe_target = absl::GetFlag(FLAGS_dedupe_target);
+  settings.dedupe = {.target = absl::GetFlag(FLAGS_dedupe_target),
+                     .ca_file = absl::GetFlag(FLAGS_dedupe_ca_file),
+                     .token_file = absl::GetFlag(FLAGS_dedupe_token_file)};
   settings.install_schema = absl::GetFlag(FLAGS_install_schema);
   if (!absl::SimpleAtoi(address.second, &settings.port)) {
     return absl::InvalidArgumentError("--listen is HOST:PORT");

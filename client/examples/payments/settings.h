@@ -19,7 +19,7 @@ struct Settings {
   std::string host;
   // 0: any that is free.
   int port = 0;
-  std::string dedupe_target;
+  DedupeServer dedupe;
   // Create the tables and exit, rather than serve.
   bool install_schema = false;
   std::map<std::string, std::string> client_id_by_secret;
