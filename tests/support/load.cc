@@ -20,6 +20,7 @@ constexpr absl::Duration kCallLimit = absl::Seconds(20);
 // What all callers of one run share. Used by one thread.
 struct Run {
   grpc::CompletionQueue queue;
+  Identity identity;
   // Of this run alone.
   std::string key_prefix;
   std::string body;
@@ -67,6 +68,9 @@ class Caller {
     context_.emplace();
     context_->set_deadline(absl::ToChronoTime(absl::Now() + kCallLimit));
     context_->set_wait_for_ready(true);
+    for (const std::string& authorization : run_.identity.authorizations) {
+      context_->AddMetadata("authorization", authorization);
+    }
     return &*context_;
   }
 
@@ -113,6 +117,7 @@ absl::Duration Quantile(std::vector<absl::Duration>& times, double part) {
 
 LoadResult RunPairs(const LoadOptions& options) {
   Run run;
+  run.identity = options.identity;
   run.key_prefix = absl::StrCat("load-", absl::GetCurrentTimeNanos(), "-");
   run.body.assign(options.response_bytes, 'b');
   run.counts_from = absl::Now() + options.warm_up;
@@ -120,7 +125,8 @@ LoadResult RunPairs(const LoadOptions& options) {
 
   std::vector<std::unique_ptr<v1::DedupeService::Stub>> stubs;
   for (int i = 0; i < options.channels; ++i) {
-    stubs.push_back(v1::DedupeService::NewStub(OpenChannel(options.address)));
+    stubs.push_back(v1::DedupeService::NewStub(
+        OpenChannel(options.address, {}, options.identity.credentials)));
   }
   std::vector<std::unique_ptr<Caller>> callers;
   for (int i = 0; i < options.callers; ++i) {

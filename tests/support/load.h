@@ -8,11 +8,13 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "tests/support/grpc_client.h"
 
 namespace dedupe::testing {
 
 struct LoadOptions {
   std::string address;
+  Identity identity = {};
   // Each has one call in flight at any time.
   int callers = 256;
   // Connections that they share.
