@@ -54,7 +54,7 @@ class SecuredTest : public ::testing::Test {
     return AnotherToken();
   }
   static std::string AnotherToken() {
-    const std::string token = Server().administrator().CreateToken(Name());
+    std::string token = Server().administrator().CreateToken(Name());
     Client client = Server().NewClient({}, {"Bearer " + token});
     EXPECT_TRUE(GuardedServer::Await([&] {
       return client.Lookup({}).status.error_code() !=

@@ -14,7 +14,7 @@ namespace dedupe::testing {
 namespace {
 
 std::string WriteFile(const std::string& name, const std::string& text) {
-  const std::string path = absl::StrCat(ScratchDirectory(), "/", name);
+  std::string path = absl::StrCat(ScratchDirectory(), "/", name);
   std::ofstream(path) << text;
   return path;
 }
