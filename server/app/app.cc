@@ -95,7 +95,17 @@ absl::Status FirstLook(Store& store) {
   return absl::OkStatus();
 }
 
+// What an operator may not have meant is said out loud.
 void LogServing(const Config& config, const Entrance& entrance) {
+  if (!entrance.is_local() && !entrance.has_tls()) {
+    Log(Severity::kWarning, "plaintext_from_network",
+        {{"meaning", "whoever is in between can read tokens and responses"}});
+  }
+  if (!entrance.asks_for_credentials() &&
+      (!entrance.is_local() || entrance.has_tls())) {
+    Log(Severity::kWarning, "no_authentication",
+        {{"meaning", "whoever can connect may do everything"}});
+  }
   Log(Severity::kInfo, "serving",
       {{"address", config.listen_address},
        {"tls", entrance.has_tls()},

@@ -11,7 +11,6 @@
 #include "server/app/grpc_server.h"
 #include "server/service/await.h"
 #include "server/transport/descriptor.h"
-#include "server/transport/listen_address.h"
 
 namespace dedupe {
 namespace {
@@ -90,9 +89,9 @@ absl::StatusOr<std::unique_ptr<Entrance>> Entrance::Open(
   auto acceptor =
       Acceptor::Open({.address = *address, .connections_max = connections_max});
   if (!acceptor.ok()) return acceptor.status();
-  return absl::WrapUnique(new Entrance(
-      config, connections_max, std::move(tls), *std::move(acceptor),
-      AsksForCredentials(config, *address), store, service));
+  return absl::WrapUnique(new Entrance(config, *address, connections_max,
+                                       std::move(tls), *std::move(acceptor),
+                                       store, service));
 }
 
 Entrance::Access::Access(Store& store)
@@ -107,17 +106,18 @@ Entrance::Access::Access(Store& store)
             },
             {}) {}
 
-Entrance::Entrance(const Config& config, int connections_max,
-                   std::unique_ptr<ServedTls> tls,
-                   std::unique_ptr<Acceptor> acceptor,
-                   bool asks_for_credentials, Store& store,
+Entrance::Entrance(const Config& config, const ListenAddress& address,
+                   int connections_max, std::unique_ptr<ServedTls> tls,
+                   std::unique_ptr<Acceptor> acceptor, Store& store,
                    DedupeService& service)
     : config_(config),
+      is_local_(address.IsLocal()),
       connections_max_(connections_max),
       tls_(std::move(tls)),
       acceptor_(std::move(acceptor)),
-      access_(asks_for_credentials ? std::optional<Access>(std::in_place, store)
-                                   : std::nullopt),
+      access_(AsksForCredentials(config, address)
+                  ? std::optional<Access>(std::in_place, store)
+                  : std::nullopt),
       authenticator_(MakeAuthenticator(access_, tls_.get())),
       ledger_({.calls_max = config.calls_in_flight_max},
               [this](const std::string& peer) { acceptor_->Cut(peer); }),

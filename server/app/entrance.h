@@ -20,6 +20,7 @@
 #include "server/service/store.h"
 #include "server/service/usage_watch.h"
 #include "server/transport/acceptor.h"
+#include "server/transport/listen_address.h"
 
 namespace dedupe {
 
@@ -51,6 +52,8 @@ class Entrance {
   // is asked of the store any more but by calls in flight.
   void StopAccepting();
 
+  // Only this machine can connect.
+  bool is_local() const { return is_local_; }
   bool has_tls() const { return tls_ != nullptr; }
   bool asks_for_credentials() const { return access_.has_value(); }
   int connections_max() const { return connections_max_; }
@@ -64,14 +67,16 @@ class Entrance {
     UsageWatch usage;
   };
 
-  Entrance(const Config& config, int connections_max,
-           std::unique_ptr<ServedTls> tls, std::unique_ptr<Acceptor> acceptor,
-           bool asks_for_credentials, Store& store, DedupeService& service);
+  Entrance(const Config& config, const ListenAddress& address,
+           int connections_max, std::unique_ptr<ServedTls> tls,
+           std::unique_ptr<Acceptor> acceptor, Store& store,
+           DedupeService& service);
 
   static Authenticator MakeAuthenticator(const std::optional<Access>& access,
                                          ServedTls* tls);
 
   const Config config_;
+  const bool is_local_;
   const int connections_max_;
   const std::unique_ptr<ServedTls> tls_;
   const std::unique_ptr<Acceptor> acceptor_;

@@ -47,6 +47,18 @@ TEST_F(StartTest, WhoSaysSoMayAndIsAskedForCredentials) {
                  ScratchDirectory() + "/plaintext.log");
   ASSERT_TRUE(server.WaitForOutput("\"event\":\"serving\""));
   EXPECT_THAT(server.Output(), HasSubstr("\"authentication\":\"required\""));
+  EXPECT_THAT(server.Output(),
+              HasSubstr("\"event\":\"plaintext_from_network\""));
+}
+
+TEST_F(StartTest, OpenToEverybodyIsSaidOutLoud) {
+  const std::string address = absl::StrCat("0.0.0.0:", FreePort());
+  Process server({DedupeBinary(), "serve", "--plaintext-from-network",
+                  "--authentication=none", "--listen-address=" + address},
+                 {{"DEDUPE_DATABASE_URL", url_}},
+                 ScratchDirectory() + "/open.log");
+  ASSERT_TRUE(server.WaitForOutput("\"event\":\"serving\""));
+  EXPECT_THAT(server.Output(), HasSubstr("\"event\":\"no_authentication\""));
 }
 
 TEST_F(StartTest, LoopbackAndUnixSocketsAskNobody) {
