@@ -18,6 +18,7 @@
 #include "absl/time/clock.h"
 #include "server/telemetry/log.h"
 #include "server/telemetry/metrics.h"
+#include "server/transport/peer_name.h"
 
 namespace dedupe {
 namespace {
@@ -106,6 +107,12 @@ void Acceptor::Stop() {
   listening_->Close();
 }
 
+bool Acceptor::Cut(const std::string& peer, absl::Duration keep_out) {
+  // Before it is cut, so that it is not back sooner.
+  kept_out_.Add(HostOf(Decoded(peer)), absl::Now() + keep_out);
+  return connections_.Cut(peer);
+}
+
 bool Acceptor::Watch(int fd, uint64_t number) const {
   epoll_event event = {};
   event.events = EPOLLIN;
@@ -168,7 +175,8 @@ Acceptor::Outcome Acceptor::AcceptOne(int listener) {
 
 Acceptor::Outcome Acceptor::TakeIn(int listener, Descriptor connection,
                                    const SocketAddress& peer) {
-  if (connections_.size() >= connections_max_) {
+  if (connections_.size() >= connections_max_ ||
+      kept_out_.Contains(HostOf(NameOf(peer)), absl::Now())) {
     Refused();
     return Outcome::kTaken;
   }

@@ -16,6 +16,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "server/transport/descriptor.h"
+#include "server/transport/kept_out.h"
 #include "server/transport/listen_address.h"
 #include "server/transport/listening_sockets.h"
 #include "server/transport/open_connections.h"
@@ -62,9 +63,11 @@ class Acceptor {
   // Idempotent, from any thread.
   void Stop();
 
-  // Resets the connection of that peer, named as ServerContext::peer() does.
-  // False if it has none. From any thread.
-  bool Cut(const std::string& peer) { return connections_.Cut(peer); }
+  // Resets the connection of that peer, named as ServerContext::peer() does,
+  // and refuses its address new ones for so long. False if it has none. From
+  // any thread.
+  bool Cut(const std::string& peer,
+           absl::Duration keep_out = absl::ZeroDuration());
   // From any thread.
   int connections() const { return connections_.size(); }
   // What the kernel picked for port 0; 0 for a Unix socket.
@@ -101,6 +104,7 @@ class Acceptor {
   // Open whenever it can be: what accept() may use when nothing else is left.
   Descriptor reserve_;
   OpenConnections connections_;
+  KeptOut kept_out_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> server_;
   // Held while connections are handed to gRPC, so that Stop can wait for it.
   absl::Mutex accept_mutex_;

@@ -1,63 +1,16 @@
 #include "server/transport/open_connections.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-#include <array>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "server/telemetry/metrics.h"
+#include "server/transport/peer_name.h"
 
 namespace dedupe {
-namespace {
-
-std::string NameOf(const sockaddr_in& peer) {
-  std::array<char, INET_ADDRSTRLEN> text = {};
-  inet_ntop(AF_INET, &peer.sin_addr, text.data(), text.size());
-  return absl::StrCat("ipv4:", text.data(), ":", ntohs(peer.sin_port));
-}
-
-std::string NameOf(const sockaddr_in6& peer) {
-  if (IN6_IS_ADDR_V4MAPPED(&peer.sin6_addr)) {
-    sockaddr_in mapped = {};
-    std::memcpy(&mapped.sin_addr, &peer.sin6_addr.s6_addr[12],
-                sizeof(mapped.sin_addr));
-    mapped.sin_port = peer.sin6_port;
-    return NameOf(mapped);
-  }
-  std::array<char, INET6_ADDRSTRLEN> text = {};
-  inet_ntop(AF_INET6, &peer.sin6_addr, text.data(), text.size());
-  const std::string scope =
-      peer.sin6_scope_id == 0 ? "" : absl::StrCat("%", peer.sin6_scope_id);
-  return absl::StrCat("ipv6:[", text.data(), scope,
-                      "]:", ntohs(peer.sin6_port));
-}
-
-// As grpc::ServerContext::peer() names it, but for the encoding.
-std::string NameOf(const SocketAddress& peer) {
-  if (peer.storage.ss_family == AF_INET) {
-    return NameOf(*reinterpret_cast<const sockaddr_in*>(&peer.storage));
-  }
-  if (peer.storage.ss_family == AF_INET6) {
-    return NameOf(*reinterpret_cast<const sockaddr_in6*>(&peer.storage));
-  }
-  return "";
-}
-
-// Brackets are encoded in some releases of gRPC and bare in others.
-std::string Decoded(const std::string& peer) {
-  return absl::StrReplaceAll(peer, {{"%5B", "["}, {"%5D", "]"}, {"%25", "%"}});
-}
-
-}  // namespace
-
 OpenConnections::~OpenConnections() {
   const absl::MutexLock lock(&mutex_);
   Count(Metric::kConnections, -static_cast<int64_t>(connections_.size()));
@@ -96,16 +49,16 @@ void OpenConnections::Remove(uint64_t number) {
 bool OpenConnections::Cut(const std::string& peer) {
   const std::string name = Decoded(peer);
   if (name.empty()) return false;
-  // Not kept: closing resets the connection, and what the peer did not read is
-  // freed at once.
-  constexpr linger kReset = {.l_onoff = 1, .l_linger = 0};
+  // Of a TCP socket this ends the connection at once, both ways: what the peer
+  // did not read is freed, and what it sent and nobody has read yet, which may
+  // be tens of thousands of calls, never will be.
+  constexpr sockaddr kNobody = {.sa_family = AF_UNSPEC, .sa_data = {}};
   bool found = false;
   const absl::MutexLock lock(&mutex_);
   for (const auto& [number, connection] : connections_) {
     if (connection.peer != name) continue;
     const int fd = connection.duplicate.get();
-    setsockopt(fd, SOL_SOCKET, SO_LINGER, &kReset, sizeof(kReset));
-    shutdown(fd, SHUT_RDWR);
+    connect(fd, &kNobody, sizeof(kNobody));
     found = true;
   }
   return found;

@@ -222,6 +222,19 @@ TEST(AcceptorTest, CutEndsThatConnectionAlone) {
   EXPECT_NE(PeerOf(cut), peer_cut);
 }
 
+TEST(AcceptorTest, CutCanKeepTheHostOutForAWhile) {
+  EchoServer server;
+  const Channel kept = OpenChannel(server.address());
+  const Channel cut = OpenChannel(server.address());
+  const std::string peer_kept = PeerOf(kept);
+  EXPECT_TRUE(server.acceptor().Cut(PeerOf(cut), absl::Seconds(1)));
+  const absl::Time cut_at = absl::Now();
+  EXPECT_TRUE(ClosedWithin(ConnectRaw(server.acceptor().port()), kLimit));
+  EXPECT_EQ(PeerOf(kept), peer_kept);
+  EXPECT_TRUE(Becomes([&] { return Answers(OpenChannel(server.address())); }));
+  EXPECT_GE(absl::Now() - cut_at, absl::Seconds(1));
+}
+
 TEST(AcceptorTest, CutKnowsIpv6Peers) {
   if (!HasIpv6()) GTEST_SKIP() << "this machine has no IPv6";
   EchoServer server({.address = "[::1]:0"});

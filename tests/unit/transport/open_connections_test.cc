@@ -108,6 +108,20 @@ TEST_F(OpenConnectionsTest, CutResetsAPeerThatDoesNotRead) {
   }));
 }
 
+// It may be tens of thousands of calls.
+TEST_F(OpenConnectionsTest, CutThrowsAwayWhatThePeerHadSent) {
+  ASSERT_EQ(connections_.Add(accepted_.get(), name_), 0);
+  const std::string sent(1000, 'x');
+  ASSERT_EQ(send(peer_.get(), sent.data(), sent.size(), MSG_NOSIGNAL), 1000);
+  std::string received(1000, ' ');
+  ASSERT_TRUE(testing::Becomes([&] {
+    return recv(accepted_.get(), received.data(), 1, MSG_PEEK) == 1;
+  }));
+  EXPECT_TRUE(connections_.Cut(
+      absl::StrCat("ipv4:127.0.0.1:", testing::LocalPort(peer_))));
+  EXPECT_LE(recv(accepted_.get(), received.data(), received.size(), 0), 0);
+}
+
 TEST_F(OpenConnectionsTest, SaysWhyItCannotAdd) {
   EXPECT_EQ(connections_.Add(-1, name_), EBADF);
   EXPECT_EQ(connections_.size(), 0);
