@@ -120,7 +120,9 @@ Entrance::Entrance(const Config& config, const ListenAddress& address,
                   : std::nullopt),
       authenticator_(MakeAuthenticator(access_, tls_.get())),
       ledger_({.calls_max = config.calls_in_flight_max},
-              [this](const std::string& peer) { acceptor_->Cut(peer); }),
+              [this](const std::string& peer, absl::Duration keep_out) {
+                return acceptor_->Cut(peer, keep_out);
+              }),
       rpc_(service, authenticator_, ledger_) {}
 
 Entrance::~Entrance() {
@@ -145,7 +147,7 @@ void Entrance::Start() {
   server_ = BuildServer(
       config_, *acceptor_,
       has_tls() ? tls_->MakeCredentials() : grpc::InsecureServerCredentials(),
-      rpc_);
+      rpc_, ledger_);
   acceptor_->Start();
 }
 

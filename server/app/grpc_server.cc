@@ -9,6 +9,7 @@
 
 #include "absl/time/time.h"
 #include "server/rpc/health.h"
+#include "server/rpc/other_calls.h"
 #include "server/service/limits.h"
 #include "server/telemetry/log.h"
 
@@ -78,7 +79,7 @@ void BoundConnections(const Config& config, grpc::ServerBuilder& builder) {
 std::unique_ptr<grpc::Server> BuildServer(
     const Config& config, Acceptor& acceptor,
     std::shared_ptr<grpc::ServerCredentials> credentials,
-    grpc::Service& service) {
+    grpc::Service& service, CallLedger& ledger) {
   Health::Enable();
   grpc::ServerBuilder builder;
   if (config.reflection) {
@@ -87,6 +88,11 @@ std::unique_ptr<grpc::Server> BuildServer(
     builder.SetOption(std::make_unique<WithoutReflection>());
   }
   builder.RegisterService(&service);
+  std::vector<
+      std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>>
+      factories;
+  factories.push_back(std::make_unique<OtherCalls>(ledger));
+  builder.experimental().SetInterceptorCreators(std::move(factories));
   BoundMessages(builder);
   BoundConnections(config, builder);
   acceptor.AddTo(builder, std::move(credentials));

@@ -7,16 +7,18 @@
 #include <memory>
 
 #include "server/app/config.h"
+#include "server/rpc/call_ledger.h"
 #include "server/transport/acceptor.h"
 
 namespace dedupe {
 
 // Built and started, with health, and with reflection if the configuration says
-// so. Connections come from the acceptor, once that is started. Never null.
+// so. The ledger outlives it. Connections come from the acceptor, once that is
+// started. Never null.
 std::unique_ptr<grpc::Server> BuildServer(
     const Config& config, Acceptor& acceptor,
     std::shared_ptr<grpc::ServerCredentials> credentials,
-    grpc::Service& service);
+    grpc::Service& service, CallLedger& ledger);
 
 }  // namespace dedupe
 

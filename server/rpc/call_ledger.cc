@@ -15,6 +15,7 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr absl::Duration kTick = absl::Milliseconds(250);
+constexpr std::chrono::seconds kWastedWindow{1};
 
 // All peers of a Unix socket have one name: they cannot be told apart, and are
 // on this machine.
@@ -33,26 +34,40 @@ CallLedger::~CallLedger() {
   {
     absl::MutexLock lock(&mutex_);
     stopping_ = true;
-    stop_asked_.SignalAll();
+    cut_or_stop_asked_.SignalAll();
   }
   thread_.join();
 }
 
 bool CallLedger::Enter(const std::string& peer, Entry& entry) {
   absl::MutexLock lock(&mutex_);
-  if (calls_ >= limits_.calls_max || unread_bytes_ > limits_.unread_bytes_max) {
-    return false;
-  }
   Connection& connection = connections_[peer];
+  ++connection.entries;
+  entry.peer_ = peer;
   if (IsOneConnection(peer) &&
-      connection.calls >= limits_.connection_calls_max) {
+      (connection.calls >= limits_.connection_calls_max ||
+       connection.unread_bytes > limits_.connection_unread_bytes_max)) {
+    CountWasted(peer);
     return false;
   }
+  if (calls_ >= limits_.calls_max) return false;
   ++calls_;
   ++connection.calls;
-  entry.peer_ = peer;
+  entry.is_in_ = true;
   SetGauge(Metric::kCallsInFlight, calls_);
   return true;
+}
+
+void CallLedger::Waste(const std::string& peer) {
+  absl::MutexLock lock(&mutex_);
+  CountWasted(peer);
+}
+
+void CallLedger::CountWasted(const std::string& peer) {
+  if (!IsOneConnection(peer)) return;
+  if (++wasted_calls_[peer] != limits_.connection_wasted_calls_max) return;
+  wasters_.push_back(peer);
+  cut_or_stop_asked_.Signal();
 }
 
 bool CallLedger::MayWait(Entry& entry) {
@@ -67,26 +82,41 @@ bool CallLedger::MayWait(Entry& entry) {
   return true;
 }
 
-void CallLedger::Reply(Entry& entry, size_t bytes) {
+bool CallLedger::Reply(Entry& entry, size_t bytes) {
   absl::MutexLock lock(&mutex_);
+  Connection& connection = connections_[entry.peer_];
+  if (bytes > kSmallReplyBytesMax &&
+      (unread_bytes_ + bytes > limits_.unread_bytes_max ||
+       (IsOneConnection(entry.peer_) &&
+        connection.unread_bytes + bytes >
+            limits_.connection_unread_bytes_max))) {
+    return false;
+  }
   entry.unread_since_ = steady_clock::now();
   entry.unread_bytes_ = bytes;
   entry.unread_ = unread_.insert(unread_.end(), &entry);
   entry.is_unread_ = true;
   unread_bytes_ += bytes;
+  connection.unread_bytes += bytes;
+  return true;
 }
 
 void CallLedger::Leave(Entry& entry) {
   absl::MutexLock lock(&mutex_);
+  const auto found = connections_.find(entry.peer_);
+  Connection& connection = found->second;
   if (entry.is_unread_) {
     unread_.erase(entry.unread_);
     unread_bytes_ -= entry.unread_bytes_;
+    connection.unread_bytes -= entry.unread_bytes_;
   }
-  const auto connection = connections_.find(entry.peer_);
-  if (entry.waits_) --connection->second.waits;
-  if (--connection->second.calls == 0) connections_.erase(connection);
-  --calls_;
-  SetGauge(Metric::kCallsInFlight, calls_);
+  if (entry.waits_) --connection.waits;
+  if (entry.is_in_) {
+    --connection.calls;
+    --calls_;
+    SetGauge(Metric::kCallsInFlight, calls_);
+  }
+  if (--connection.entries == 0) connections_.erase(found);
 }
 
 int CallLedger::calls() const {
@@ -96,23 +126,35 @@ int CallLedger::calls() const {
 
 void CallLedger::Run() {
   while (true) {
-    std::vector<std::string> peers;
+    std::vector<PeerToCut> peers;
     {
       absl::MutexLock lock(&mutex_);
-      if (!stopping_) stop_asked_.WaitWithTimeout(&mutex_, kTick);
+      if (!stopping_ && wasters_.empty()) {
+        cut_or_stop_asked_.WaitWithTimeout(&mutex_, kTick);
+      }
       if (stopping_) return;
       peers = PeersToCut(steady_clock::now());
     }
-    for (const std::string& peer : peers) {
-      Log(Severity::kWarning, "connection_cut",
-          {{"why", "its replies are not read"}, {"peer", peer}});
+    for (const PeerToCut& cut : peers) {
+      if (!cut_(cut.peer, cut.keep_out)) continue;
       Count(Metric::kConnectionsCut);
-      cut_(peer);
+      Log(Severity::kWarning, "connection_cut",
+          {{"why", cut.why}, {"peer", cut.peer}});
     }
   }
 }
 
-std::vector<std::string> CallLedger::PeersToCut(SteadyTime now) {
+std::vector<CallLedger::PeerToCut> CallLedger::PeersToCut(SteadyTime now) {
+  std::vector<PeerToCut> cuts;
+  for (std::string& peer : wasters_) {
+    cuts.push_back(
+        {std::move(peer), "it resets its calls, or sends too many", kKeepOut});
+  }
+  wasters_.clear();
+  if (now - wasted_since_ >= kWastedWindow) {
+    wasted_calls_.clear();
+    wasted_since_ = now;
+  }
   std::set<std::string> peers;
   size_t bytes_left = unread_bytes_;
   for (const Entry* entry : unread_) {
@@ -126,7 +168,10 @@ std::vector<std::string> CallLedger::PeersToCut(SteadyTime now) {
     bytes_left -= entry->unread_bytes_;
     peers.insert(entry->peer_);
   }
-  return {peers.begin(), peers.end()};
+  for (const std::string& peer : peers) {
+    cuts.push_back({peer, "its replies are not read", absl::ZeroDuration()});
+  }
+  return cuts;
 }
 
 }  // namespace dedupe

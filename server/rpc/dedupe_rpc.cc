@@ -101,6 +101,10 @@ class Call final : public grpc::ServerUnaryReactor {
 
   // Whether it may be heard at all; whatever it asks.
   absl::Status LetIn(const Authenticator& authenticator) {
+    if (context_.IsCancelled()) {
+      ledger_.Waste(context_.peer());
+      return Refusal(Reason::kCancelled);
+    }
     if (!ledger_.Enter(context_.peer(), entry_)) {
       return Refusal(Reason::kOverloaded);
     }
@@ -127,20 +131,18 @@ class Call final : public grpc::ServerUnaryReactor {
     return *scope_;
   }
 
-  // reply_bytes: of the message that goes with it.
-  void Answer(const absl::Status& status, size_t reply_bytes = 0) {
-    LogAnswer(status);
-    CountRefusal(status);
-    if (!entry_.empty()) ledger_.Reply(entry_, reply_bytes);
-    if (absl::IsResourceExhausted(status)) {
-      // For clients whose retries gRPC does itself.
-      context_.AddTrailingMetadata("grpc-retry-pushback-ms",
-                                   absl::StrCat(absl::ToInt64Milliseconds(
-                                       RetryDelayOf(ReasonOf(status)))));
-    }
-    // Not in OnDone, which may come later than the reply.
-    --calls_in_flight_;
-    Finish(ToRpcStatus(status));
+  // With a message, which is taken away if it has no room. What it says has
+  // taken effect all the same, and can be had by asking again.
+  void Answer(const absl::Status& status, grpc::ByteBuffer& message) {
+    if (!status.ok()) return Answer(status);
+    if (ledger_.Reply(entry_, message.Length())) return Send(status);
+    message.Clear();
+    Answer(Refusal(Reason::kOverloaded));
+  }
+  // Without one.
+  void Answer(const absl::Status& status) {
+    if (!entry_.empty()) ledger_.Reply(entry_, 0);
+    Send(status);
   }
 
  private:
@@ -153,6 +155,20 @@ class Call final : public grpc::ServerUnaryReactor {
     if (caller_.has_value()) caller_->use->Leave();
     if (!entry_.empty()) ledger_.Leave(entry_);
     delete this;
+  }
+
+  void Send(const absl::Status& status) {
+    LogAnswer(status);
+    CountRefusal(status);
+    if (absl::IsResourceExhausted(status)) {
+      // For clients whose retries gRPC does itself.
+      context_.AddTrailingMetadata("grpc-retry-pushback-ms",
+                                   absl::StrCat(absl::ToInt64Milliseconds(
+                                       RetryDelayOf(ReasonOf(status)))));
+    }
+    // Not in OnDone, which may come later than the reply.
+    --calls_in_flight_;
+    Finish(ToRpcStatus(status));
   }
 
   void LogAnswer(const absl::Status& status) const {
@@ -230,7 +246,7 @@ grpc::ServerUnaryReactor* DedupeRpc::Handle(
                                        std::decay_t<decltype(encoded)>>(
               encoded, response, &own_buffer);
         }
-        call->Answer(outcome, response->Length());
+        call->Answer(outcome, *response);
       });
   return call;
 }

@@ -98,12 +98,27 @@ inline constexpr int kConnectionStreamsMax = 1000;
 // The Complete that ends the waits must find room on the same connection.
 inline constexpr int kConnectionWaitsMax = kConnectionStreamsMax / 2;
 
+// Calls of one connection within one second that come to nothing by its own
+// doing: reset before anything was done for them, beyond the limits of the
+// connection, or of methods that are not dedupe's. Its deadlines may well pass
+// by the hundred when the database stalls; a flood of resets brings tens of
+// thousands. Such a peer is cut.
+inline constexpr int kConnectionWastedCallsMax = 1000;
+// And its address has no new connection for so long: to connect costs it
+// nothing, and each time a few thousand calls get through before they are
+// noticed. Short, because others may share the address.
+inline constexpr absl::Duration kKeepOut = absl::Seconds(5);
+
 // A peer that has not taken a reply for so long is not reading; its connection
 // is cut. Generous: 256 KiB in 20 s is a line of 100 kbit/s.
 inline constexpr absl::Duration kUnreadTimeMax = absl::Seconds(20);
-// Replies that lie unread in memory, in bytes; no call is taken in beyond. When
-// half of it is used, peers get less time.
+// Replies that lie unread in memory, in bytes, of all and of one connection;
+// beyond, large ones are refused instead. Small ones are not: their work is
+// done in vain if nobody learns of it. (A checkpoint is the longest that comes
+// with an attempt.) When half of the memory is used, peers get less time.
 inline constexpr size_t kUnreadBytesMax = 256 * 1024 * 1024;
+inline constexpr size_t kConnectionUnreadBytesMax = 32 * 1024 * 1024;
+inline constexpr size_t kSmallReplyBytesMax = 8 * 1024;
 inline constexpr absl::Duration kUnreadTimeMaxWhenFull = absl::Seconds(2);
 
 // gRPC's own memory, for what it has read and not yet handed over: when it is

@@ -36,7 +36,8 @@ constexpr Row kRows[] = {
     {Metric::kConnectionsRefused, "dedupe_connections_refused_total", kCounter,
      "Connections closed at once, because there were too many."},
     {Metric::kConnectionsCut, "dedupe_connections_cut_total", kCounter,
-     "Connections closed because their peer did not read its replies."},
+     "Connections reset because their peer did not read its replies, or reset"
+     " or exceeded its calls by the thousand."},
     {Metric::kAcceptFailures, "dedupe_accept_failures_total", kCounter,
      "Failures to take a connection in, such as for want of descriptors."},
     {Metric::kCertificateNotAfter,

@@ -26,10 +26,13 @@ constexpr char kUnix[] = "unix:";
 class CallLedgerTest : public ::testing::Test {
  protected:
   CallLedger& Make(CallLedger::Limits limits) {
-    return ledger_.emplace(limits, [this](const std::string& peer) {
-      absl::MutexLock lock(&mutex_);
-      cut_.push_back(peer);
-    });
+    return ledger_.emplace(
+        limits, [this](const std::string& peer, absl::Duration keep_out) {
+          absl::MutexLock lock(&mutex_);
+          keep_out_ = keep_out;
+          cut_.push_back(peer);
+          return true;
+        });
   }
 
   // Entries stay where they are.
@@ -46,12 +49,18 @@ class CallLedgerTest : public ::testing::Test {
     mutex_.AwaitWithTimeout(absl::Condition(&enough), absl::Seconds(10));
     return cut_;
   }
+  absl::Duration keep_out() {
+    absl::MutexLock lock(&mutex_);
+    return keep_out_;
+  }
   std::vector<std::string> cut() { return AwaitCut(0); }
 
  private:
   std::deque<CallLedger::Entry> entries_;
   absl::Mutex mutex_;
   std::vector<std::string> cut_ ABSL_GUARDED_BY(mutex_);
+  // Of the last one.
+  absl::Duration keep_out_ ABSL_GUARDED_BY(mutex_);
   // Last, because its thread uses the others.
   std::optional<CallLedger> ledger_;
 };
@@ -78,14 +87,58 @@ TEST_F(CallLedgerTest, OneConnectionsLimitIsNotTheOthers) {
   EXPECT_TRUE(Enter(kPeer));
 }
 
-TEST_F(CallLedgerTest, RefusedEntryIsEmpty) {
-  CallLedger& ledger = Make({.calls_max = 1});
-  CallLedger::Entry& in = NewEntry();
-  CallLedger::Entry& out = NewEntry();
-  EXPECT_TRUE(ledger.Enter(kPeer, in));
-  EXPECT_FALSE(ledger.Enter(kPeer, out));
-  EXPECT_FALSE(in.empty());
-  EXPECT_TRUE(out.empty());
+TEST_F(CallLedgerTest, RefusalIsAReplyThatMayLieUnread) {
+  CallLedger& ledger =
+      Make({.calls_max = 0, .unread_time_max = absl::Milliseconds(1)});
+  CallLedger::Entry& refused = NewEntry();
+  ASSERT_FALSE(ledger.Enter(kPeer, refused));
+  EXPECT_FALSE(refused.empty());
+  EXPECT_TRUE(ledger.Reply(refused, 0));
+  EXPECT_EQ(AwaitCut(1).front(), kPeer);
+  ledger.Leave(refused);
+  EXPECT_EQ(ledger.calls(), 0);
+}
+
+// Those who flood a connection with calls that are reset at once.
+TEST_F(CallLedgerTest, PeerThatResetsItsCallsIsCut) {
+  CallLedger& ledger =
+      Make({.calls_max = 100, .connection_wasted_calls_max = 3});
+  for (int i = 0; i < 2; ++i) ledger.Waste(kPeer);
+  for (int i = 0; i < 2; ++i) ledger.Waste(kOther);
+  ledger.Waste(kPeer);
+  // Once only, however many are still on their way.
+  ledger.Waste(kPeer);
+  EXPECT_THAT(AwaitCut(1), ElementsAre(kPeer));
+  EXPECT_EQ(keep_out(), kKeepOut);
+}
+
+TEST_F(CallLedgerTest, PeerThatHeedsNoLimitIsCut) {
+  Make({.calls_max = 100,
+        .connection_calls_max = 1,
+        .connection_wasted_calls_max = 3});
+  for (int i = 0; i < 4; ++i) Enter(kPeer);
+  EXPECT_THAT(AwaitCut(1), ElementsAre(kPeer));
+}
+
+// Deadlines pass: now and then that is not the peer's fault.
+TEST_F(CallLedgerTest, FewWastedCallsPerSecondAreBorne) {
+  CallLedger& ledger =
+      Make({.calls_max = 100, .connection_wasted_calls_max = 3});
+  for (int i = 0; i < 3; ++i) {
+    for (int j = 0; j < 2; ++j) ledger.Waste(kPeer);
+    absl::SleepFor(absl::Milliseconds(1300));
+  }
+  EXPECT_THAT(cut(), IsEmpty());
+}
+
+// The server's own lack of room is not the peer's fault.
+TEST_F(CallLedgerTest, NobodyIsCutBecauseOthersFillTheServer) {
+  CallLedger& ledger = Make({.calls_max = 1, .connection_wasted_calls_max = 3});
+  ASSERT_TRUE(Enter(kOther));
+  for (int i = 0; i < 10; ++i) EXPECT_FALSE(Enter(kPeer));
+  ledger.Waste(kOther);
+  for (int i = 0; i < 2; ++i) ledger.Waste(kOther);
+  EXPECT_THAT(AwaitCut(1), ElementsAre(kOther));
 }
 
 TEST_F(CallLedgerTest, WaitsLeaveRoomOnTheirConnection) {
@@ -127,6 +180,7 @@ TEST_F(CallLedgerTest, PeerThatDoesNotReadIsCut) {
   ledger.Reply(unread, 10);
   EXPECT_THAT(AwaitCut(1), ElementsAre(kPeer));
   EXPECT_GE(absl::Now() - replied_at, absl::Milliseconds(300));
+  EXPECT_EQ(keep_out(), absl::ZeroDuration());
 }
 
 TEST_F(CallLedgerTest, CallAtWorkIsNoUnreadReply) {
@@ -154,16 +208,43 @@ TEST_F(CallLedgerTest, PeersGetLessTimeWhenMemoryRunsOut) {
   EXPECT_EQ(AwaitCut(1).front(), kOther);
 }
 
-TEST_F(CallLedgerTest, NobodyIsLetInBeyondTheMemory) {
+constexpr size_t kLarge = 100'000;
+
+TEST_F(CallLedgerTest, LargeRepliesHaveNoRoomBeyondTheMemory) {
   CallLedger& ledger = Make({.calls_max = 100,
-                             .unread_bytes_max = 1000,
+                             .unread_bytes_max = 3 * kLarge,
                              .unread_time_max = absl::Hours(1),
                              .unread_time_max_when_full = absl::Hours(1)});
-  CallLedger::Entry& entry = NewEntry();
-  ASSERT_TRUE(ledger.Enter(kPeer, entry));
-  ledger.Reply(entry, 1001);
-  EXPECT_FALSE(Enter(kOther));
-  ledger.Leave(entry);
+  std::vector<CallLedger::Entry*> entries;
+  for (int i = 0; i < 5; ++i) {
+    entries.push_back(&NewEntry());
+    ASSERT_TRUE(ledger.Enter(i % 2 == 0 ? kPeer : kOther, *entries.back()));
+  }
+  for (int i = 0; i < 3; ++i)
+    EXPECT_TRUE(ledger.Reply(*entries[static_cast<size_t>(i)], kLarge));
+  EXPECT_FALSE(ledger.Reply(*entries[3], kLarge));
+  EXPECT_TRUE(ledger.Reply(*entries[3], kSmallReplyBytesMax));
+  ledger.Leave(*entries[3]);
+  ledger.Leave(*entries[0]);
+  EXPECT_TRUE(ledger.Reply(*entries[4], kLarge));
+}
+
+TEST_F(CallLedgerTest, OneConnectionsUnreadRepliesAreBounded) {
+  CallLedger& ledger = Make({.calls_max = 100,
+                             .connection_unread_bytes_max = 2 * kLarge,
+                             .unread_time_max = absl::Hours(1)});
+  std::vector<CallLedger::Entry*> entries;
+  for (int i = 0; i < 4; ++i) {
+    entries.push_back(&NewEntry());
+    ASSERT_TRUE(ledger.Enter(i == 3 ? kOther : kPeer, *entries.back()));
+  }
+  EXPECT_TRUE(ledger.Reply(*entries[0], kLarge));
+  EXPECT_TRUE(ledger.Reply(*entries[1], kLarge));
+  EXPECT_FALSE(ledger.Reply(*entries[2], kLarge));
+  EXPECT_TRUE(ledger.Reply(*entries[3], kLarge));
+  // A small one beyond it fills the connection, and no further call is let in.
+  EXPECT_TRUE(ledger.Reply(*entries[2], 1));
+  EXPECT_FALSE(Enter(kPeer));
   EXPECT_TRUE(Enter(kOther));
 }
 
