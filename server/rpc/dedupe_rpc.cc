@@ -131,8 +131,8 @@ class Call final : public grpc::ServerUnaryReactor {
     return *scope_;
   }
 
-  // With a message, which is taken away if it has no room. What it says has
-  // taken effect all the same, and can be had by asking again.
+  // With a message, which is taken away if it has no room. Only what changed
+  // nothing is so large, a replay or a Lookup, so that the refusal is exact.
   void Answer(const absl::Status& status, grpc::ByteBuffer& message) {
     if (!status.ok()) return Answer(status);
     if (ledger_.Reply(entry_, message.Length())) return Send(status);

@@ -119,6 +119,7 @@ inline constexpr absl::Duration kUnreadTimeMax = absl::Seconds(20);
 inline constexpr size_t kUnreadBytesMax = 256 * 1024 * 1024;
 inline constexpr size_t kConnectionUnreadBytesMax = 32 * 1024 * 1024;
 inline constexpr size_t kSmallReplyBytesMax = 8 * 1024;
+static_assert(kSmallReplyBytesMax >= 2 * kCheckpointBytesMax);
 inline constexpr absl::Duration kUnreadTimeMaxWhenFull = absl::Seconds(2);
 
 // gRPC's own memory, for what it has read and not yet handed over: when it is
