@@ -3,6 +3,7 @@ DROP FUNCTION dedupe.access(bigint, text[]);
 DROP TYPE dedupe.access_answer;
 DROP TABLE dedupe.access_version;
 DROP TABLE dedupe.certificate_name;
+DROP TABLE dedupe.token_use;
 DROP TABLE dedupe.token;
 DROP TABLE dedupe.principal;
 DROP FUNCTION dedupe.longest(text[]);

@@ -59,8 +59,6 @@ CREATE TABLE dedupe.token (
   expires_at timestamptz,
   -- NULL: it has not been revoked.
   revoked_at timestamptz,
-  -- To about a minute. NULL: not yet.
-  last_used_at timestamptz,
   id text COLLATE "C" NOT NULL,
   principal text COLLATE "C" NOT NULL,
   -- Of the secret, which is random and is kept nowhere.
@@ -74,13 +72,26 @@ CREATE TABLE dedupe.token (
   CONSTRAINT token_expires_later CHECK (expires_at > created_at),
   CONSTRAINT token_times_finite
     CHECK (isfinite(created_at) AND isfinite(expires_at)
-           AND isfinite(revoked_at) AND isfinite(last_used_at))
-) WITH (
-  -- Room for the version with another last_used_at: keeps it HOT.
-  fillfactor = 50
+           AND isfinite(revoked_at))
 );
 
 CREATE INDEX token_principal_idx ON dedupe.token (principal);
+
+-- When each token was last used. Apart, because servers write it: whatever lock
+-- one of them holds here, a token can be revoked.
+CREATE TABLE dedupe.token_use (
+  -- To about a minute. NULL: not yet.
+  last_used_at timestamptz,
+  id text COLLATE "C" NOT NULL,
+
+  CONSTRAINT token_use_pkey PRIMARY KEY (id),
+  CONSTRAINT token_use_token_fkey FOREIGN KEY (id)
+    REFERENCES dedupe.token (id) ON DELETE CASCADE,
+  CONSTRAINT token_use_time_finite CHECK (isfinite(last_used_at))
+) WITH (
+  -- Room for the version with another time: keeps it HOT.
+  fillfactor = 50
+);
 
 -- What a certificate's subject alternative name makes of its bearer.
 CREATE TABLE dedupe.certificate_name (
@@ -92,6 +103,9 @@ CREATE TABLE dedupe.certificate_name (
   CONSTRAINT certificate_name_principal_fkey FOREIGN KEY (principal)
     REFERENCES dedupe.principal (name) ON DELETE CASCADE,
   CONSTRAINT certificate_name_kind CHECK (name ~ '^(uri|dns):'),
+  -- DNS knows no difference of case, so that two spellings would be one name.
+  CONSTRAINT certificate_name_dns_lower
+    CHECK (name !~ '^dns:' OR name = lower(name)),
   -- The kind, and as much as a SPIFFE ID may have.
   CONSTRAINT certificate_name_length
     CHECK (octet_length(name) BETWEEN 5 AND 2052),
@@ -144,11 +158,11 @@ BEGIN
     -- Who may come in matters more than when somebody did: what is locked is
     -- noted another time.
     BEGIN
-      UPDATE dedupe.token SET last_used_at = now_at
+      UPDATE dedupe.token_use SET last_used_at = now_at
       WHERE id IN (
-        SELECT t.id FROM dedupe.token AS t
-        WHERE t.id = ANY (used_token_ids)
-          AND (t.last_used_at > minute_ago) IS NOT TRUE
+        SELECT u.id FROM dedupe.token_use AS u
+        WHERE u.id = ANY (used_token_ids)
+          AND (u.last_used_at > minute_ago) IS NOT TRUE
         FOR NO KEY UPDATE SKIP LOCKED);
     EXCEPTION WHEN lock_not_available THEN
       NULL;

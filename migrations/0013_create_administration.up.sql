@@ -29,7 +29,8 @@ END
 $$;
 
 -- created, replaced (as a whole); certificate_taken: a name is another
--- principal's; too_many: there are 10,000, as many as servers are to hold.
+-- principal's; too_many: there are 10,000, or all their names and patterns
+-- together have 16 MiB, as much as servers are to read at a time.
 CREATE FUNCTION dedupe.put_principal(
   name text,
   role dedupe.principal_role,
@@ -42,6 +43,7 @@ CREATE FUNCTION dedupe.put_principal(
 ) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = dedupe, pg_temp
+SET lock_timeout = '5s'
 AS $$
 #variable_conflict use_variable
 DECLARE
@@ -84,8 +86,18 @@ BEGIN
   DELETE FROM dedupe.certificate_name AS c WHERE c.principal = name;
   INSERT INTO dedupe.certificate_name (name, principal)
   SELECT DISTINCT n, put_principal.name FROM unnest(certificate_names) AS n;
+  IF (SELECT coalesce(sum(octet_length(array_to_string(p.client_ids, ''))), 0)
+      FROM dedupe.principal AS p)
+    + (SELECT coalesce(sum(octet_length(c.name)), 0)
+       FROM dedupe.certificate_name AS c) > 16777216
+  THEN
+    -- Undoes the block's own work, and no more.
+    RAISE EXCEPTION USING ERRCODE = 'program_limit_exceeded';
+  END IF;
   PERFORM dedupe.raise_access_version();
   RETURN outcome;
+EXCEPTION WHEN program_limit_exceeded THEN
+  RETURN 'too_many';
 END
 $$;
 
@@ -93,6 +105,7 @@ $$;
 CREATE FUNCTION dedupe.remove_principal(name text) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = dedupe, pg_temp
+SET lock_timeout = '5s'
 AS $$
 BEGIN
   PERFORM dedupe.lock_access();
@@ -122,6 +135,7 @@ CREATE FUNCTION dedupe.create_token(
 ) RETURNS dedupe.create_token_answer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = dedupe, pg_temp
+SET lock_timeout = '5s'
 AS $$
 #variable_conflict use_variable
 DECLARE
@@ -165,6 +179,7 @@ BEGIN
   answer.expires_at := to_timestamp((now_us + lifetime_us)::float8 / 1000000);
   INSERT INTO dedupe.token (created_at, expires_at, id, principal, sha256)
   VALUES (now_at, answer.expires_at, id, principal, sha256);
+  INSERT INTO dedupe.token_use (id) VALUES (id);
   PERFORM dedupe.raise_access_version();
   answer.outcome := 'created';
   RETURN answer;
@@ -175,6 +190,7 @@ $$;
 CREATE FUNCTION dedupe.revoke_token(id text) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = dedupe, pg_temp
+SET lock_timeout = '5s'
 AS $$
 BEGIN
   PERFORM dedupe.lock_access();
@@ -255,13 +271,14 @@ BEGIN
     t.principal,
     t.created_at,
     t.expires_at,
-    t.last_used_at,
+    u.last_used_at,
     CASE
       WHEN t.revoked_at IS NOT NULL THEN 'revoked'
       WHEN t.expires_at <= now_at THEN 'expired'
       ELSE 'live'
     END
   FROM dedupe.token AS t
+  LEFT JOIN dedupe.token_use AS u ON u.id = t.id
   WHERE list_tokens.principal IS NULL OR t.principal = list_tokens.principal
   ORDER BY t.principal, t.created_at, t.id;
 END

@@ -107,8 +107,8 @@ std::vector<std::string> SplitList(const std::optional<std::string>& list) {
 }
 
 absl::StatusOr<Role> ParseRole(const std::optional<std::string>& name) {
-  const std::optional<Role> role = RoleOf(name.value_or(""));
-  if (role.has_value()) return *role;
+  const Role role = RoleOf(name.value_or(""));
+  if (role != Role::kUnknown) return role;
   return absl::InvalidArgumentError("--role is caller, reader or admin");
 }
 

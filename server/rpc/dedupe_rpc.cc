@@ -52,10 +52,13 @@ bool IsWait(std::optional<absl::Duration> wait) {
   return wait.has_value() && *wait > absl::ZeroDuration() && *wait <= kWaitMax;
 }
 
-bool HasMadeARecord(const BeginAnswer& answer) {
-  const auto* started = std::get_if<Started>(&answer.outcome);
-  return started != nullptr && started->attempt_number == 1 &&
-         !started->resumed;
+// An error may have made one too, which is found when the records are counted.
+QuotaUse::Outcome OutcomeOf(const absl::StatusOr<BeginAnswer>& answer) {
+  if (!answer.ok()) return QuotaUse::Outcome::kNone;
+  const auto* started = std::get_if<Started>(&answer->outcome);
+  const bool is_new =
+      started != nullptr && started->attempt_number == 1 && !started->resumed;
+  return is_new ? QuotaUse::Outcome::kNewRecord : QuotaUse::Outcome::kNone;
 }
 
 int64_t StoredBytes(const Response& response) {
@@ -261,14 +264,14 @@ grpc::ServerUnaryReactor* DedupeRpc::Begin(grpc::CallbackServerContext* context,
         const Caller caller = call.caller();
         DedupeService::BeginOptions options{
             .wait = begin.wait,
-            .may_create = caller.use->MayCreate(caller.principal->quota)};
+            .may_create = caller.use->StartBegin(caller.principal->quota)};
         if (IsWait(begin.wait) && !call.MayWait()) options.wait.reset();
+        const bool is_counted = options.may_create.ok();
         service_.Begin(std::move(begin.command), std::move(options),
                        std::move(scope),
-                       [use = caller.use, done = std::move(done)](
+                       [use = caller.use, is_counted, done = std::move(done)](
                            absl::StatusOr<BeginAnswer> answer) mutable {
-                         if (answer.ok() && HasMadeARecord(*answer))
-                           use->AddLiveKey();
+                         if (is_counted) use->FinishBegin(OutcomeOf(answer));
                          std::move(done)(std::move(answer));
                        });
       });

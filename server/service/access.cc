@@ -15,15 +15,17 @@ const char* RoleName(Role role) {
       return "reader";
     case Role::kAdmin:
       return "admin";
+    case Role::kUnknown:
+      break;
   }
-  return "";
+  return "unknown";
 }
 
-std::optional<Role> RoleOf(absl::string_view name) {
+Role RoleOf(absl::string_view name) {
   for (const Role role : {Role::kCaller, Role::kReader, Role::kAdmin}) {
     if (name == RoleName(role)) return role;
   }
-  return std::nullopt;
+  return Role::kUnknown;
 }
 
 bool MayUse(const Principal& principal, absl::string_view client_id) {

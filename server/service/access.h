@@ -20,12 +20,15 @@ enum class Role {
   kReader,
   // Everything.
   kAdmin,
+  // One that only a later version knows: nothing.
+  kUnknown,
 };
 
-// "caller", "reader", "admin": as the database and the command line have them.
+// "caller", "reader", "admin": as the database and the command line have them;
+// "unknown".
 const char* RoleName(Role role);
-// Nothing for any other name.
-std::optional<Role> RoleOf(absl::string_view name);
+// kUnknown for any other name.
+Role RoleOf(absl::string_view name);
 
 // What a principal may use up; unset: as much as it likes. The first two are
 // counted by each server for itself, the others over the whole database and a
@@ -33,8 +36,9 @@ std::optional<Role> RoleOf(absl::string_view name);
 struct Quota {
   std::optional<int64_t> calls_in_flight_max = {};
   std::optional<int64_t> calls_per_second_max = {};
-  // Records that have not expired. A full quota refuses Begins of new keys and
-  // nothing else: not replays, and not the completion of what was begun.
+  // Records that have not expired; a Begin that is under way counts as one. A
+  // full quota refuses Begins of new keys and nothing else: not replays, and
+  // not the completion of what was begun.
   std::optional<int64_t> live_keys_max = {};
   // Bytes of their responses, headers and checkpoints; likewise.
   std::optional<int64_t> stored_bytes_max = {};

@@ -15,13 +15,14 @@ absl::Status QuotaUse::Enter(const Quota& quota, SteadyTime now) {
   }
   if (quota.calls_per_second_max.has_value()) {
     const auto rate = static_cast<double>(*quota.calls_per_second_max);
-    const std::chrono::duration<double> passed = now - calls_left_at_;
-    calls_left_ = calls_left_ < 0
-                      ? rate
-                      : std::min(rate, calls_left_ + passed.count() * rate);
-    calls_left_at_ = now;
-    if (calls_left_ < 1) return Refusal(Reason::kQuota, "calls_per_second");
-    --calls_left_;
+    // Calls may come here in another order than they began in.
+    const SteadyTime moment = std::max(now, calls_left_at_);
+    const std::chrono::duration<double> passed = moment - calls_left_at_;
+    calls_left_ =
+        std::min(rate, calls_left_.value_or(rate) + passed.count() * rate);
+    calls_left_at_ = moment;
+    if (*calls_left_ < 1) return Refusal(Reason::kQuota, "calls_per_second");
+    --*calls_left_;
   }
   ++calls_in_flight_;
   return absl::OkStatus();
@@ -32,22 +33,25 @@ void QuotaUse::Leave() {
   --calls_in_flight_;
 }
 
-absl::Status QuotaUse::MayCreate(const Quota& quota) const {
+absl::Status QuotaUse::StartBegin(const Quota& quota) {
   absl::MutexLock lock(&mutex_);
   if (quota.live_keys_max.has_value() &&
-      measured_.live_keys + added_.live_keys >= *quota.live_keys_max) {
+      measured_.live_keys + added_.live_keys + begins_ >=
+          *quota.live_keys_max) {
     return Refusal(Reason::kQuota, "live_keys");
   }
   if (quota.stored_bytes_max.has_value() &&
       measured_.stored_bytes + added_.stored_bytes >= *quota.stored_bytes_max) {
     return Refusal(Reason::kQuota, "stored_bytes");
   }
+  ++begins_;
   return absl::OkStatus();
 }
 
-void QuotaUse::AddLiveKey() {
+void QuotaUse::FinishBegin(Outcome outcome) {
   absl::MutexLock lock(&mutex_);
-  ++added_.live_keys;
+  --begins_;
+  if (outcome == Outcome::kNewRecord) ++added_.live_keys;
 }
 
 void QuotaUse::AddStoredBytes(int64_t bytes) {

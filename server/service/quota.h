@@ -4,6 +4,7 @@
 #define DEDUPE_SERVER_SERVICE_QUOTA_H_
 
 #include <cstdint>
+#include <optional>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -23,10 +24,13 @@ class QuotaUse {
   absl::Status Enter(const Quota& quota, SteadyTime now);
   void Leave();
 
-  // OK: a Begin may make a new record. QUOTA, naming live_keys or stored_bytes.
-  absl::Status MayCreate(const Quota& quota) const;
-  // This server has made a record, or stored so many bytes in one.
-  void AddLiveKey();
+  // OK: a Begin may make a new record, and is counted as if it did until
+  // FinishBegin(), so that any number at once do not pass the quota. QUOTA,
+  // naming live_keys or stored_bytes; then there is nothing to finish.
+  absl::Status StartBegin(const Quota& quota);
+  enum class Outcome { kNewRecord, kNone };
+  void FinishBegin(Outcome outcome);
+  // This server has stored so many bytes in a record.
   void AddStoredBytes(int64_t bytes);
 
   // What was counted in the database since StartMeasurement(). What this server
@@ -41,10 +45,12 @@ class QuotaUse {
  private:
   mutable absl::Mutex mutex_;
   int64_t calls_in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Calls that may still come in this second, at that time; negative before the
+  // Calls that may still come in this second, at that time; unset before the
   // first.
-  double calls_left_ ABSL_GUARDED_BY(mutex_) = -1;
+  std::optional<double> calls_left_ ABSL_GUARDED_BY(mutex_);
   SteadyTime calls_left_at_ ABSL_GUARDED_BY(mutex_);
+  // Under way, of which each may make a record.
+  int64_t begins_ ABSL_GUARDED_BY(mutex_) = 0;
   Measurement measured_ ABSL_GUARDED_BY(mutex_);
   Measurement added_ ABSL_GUARDED_BY(mutex_);
 };

@@ -19,13 +19,17 @@ constexpr absl::Duration kStopPoll = absl::Milliseconds(50);
 
 // Without those whose records another one counts as well.
 std::vector<std::string> Disjoint(const std::vector<std::string>& patterns) {
-  // What covers another one comes before it.
+  // What covers another one comes before it: its prefix is shorter, or as long
+  // and no whole id.
   std::vector<std::string> sorted = patterns;
-  std::sort(sorted.begin(), sorted.end(),
-            [](const std::string& left, const std::string& right) {
-              return std::pair(left.size(), left) <
-                     std::pair(right.size(), right);
-            });
+  std::stable_sort(
+      sorted.begin(), sorted.end(),
+      [](absl::string_view left, absl::string_view right) {
+        const bool left_is_prefix = absl::ConsumeSuffix(&left, "*");
+        const bool right_is_prefix = absl::ConsumeSuffix(&right, "*");
+        return std::pair(left.size(), !left_is_prefix) <
+               std::pair(right.size(), !right_is_prefix);
+      });
   std::vector<std::string> counted;
   for (const std::string& pattern : sorted) {
     absl::string_view prefix = pattern;

@@ -104,6 +104,14 @@ absl::Status CheckTokenId(absl::string_view id) {
       " \"dedupe_\" and the dot");
 }
 
+// DNS names are kept in small letters, so that no two are one.
+std::vector<std::string> WithoutCase(std::vector<std::string> names) {
+  for (std::string& name : names) {
+    if (absl::StartsWith(name, "dns:")) absl::AsciiStrToLower(&name);
+  }
+  return names;
+}
+
 std::string Array(const std::vector<std::string>& texts) {
   SqlArray array;
   for (const std::string& text : texts) array.AppendText(text);
@@ -137,7 +145,7 @@ TokenState ReadTokenState(absl::string_view name) {
 PrincipalListing ReadPrincipal(const pqxx::row& row) {
   PrincipalListing listing;
   listing.principal.name = row[0].c_str();
-  listing.principal.role = RoleOf(row[1].c_str()).value_or(Role::kReader);
+  listing.principal.role = RoleOf(row[1].c_str());
   listing.principal.client_ids = ReadTexts(row[2]);
   listing.certificate_names = ReadTexts(row[3]);
   Quota& quota = listing.principal.quota;
@@ -242,7 +250,8 @@ absl::StatusOr<PutPrincipalOutcome> AccessAdmin::PutPrincipal(
   const auto rows = Run(
       kPutPrincipal,
       {principal.name, RoleName(principal.role), Array(principal.client_ids),
-       Array(certificate_names), MaybeNumber(quota.calls_in_flight_max),
+       Array(WithoutCase(certificate_names)),
+       MaybeNumber(quota.calls_in_flight_max),
        MaybeNumber(quota.calls_per_second_max),
        MaybeNumber(quota.live_keys_max), MaybeNumber(quota.stored_bytes_max)});
   if (!rows.ok()) return rows.status();
@@ -255,7 +264,8 @@ absl::StatusOr<PutPrincipalOutcome> AccessAdmin::PutPrincipal(
   }
   if (Outcome(*rows) == "too_many") {
     return absl::FailedPreconditionError(
-        "there are 10000 principals, as many as servers hold");
+        "there are 10000 principals, or their client ids and certificate names"
+        " together have more than 16 MiB: as much as servers hold");
   }
   return UnknownOutcome();
 }

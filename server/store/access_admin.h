@@ -57,7 +57,8 @@ class AccessAdmin {
 
   // Makes the principal, or replaces it as a whole but for its tokens.
   // ALREADY_EXISTS: a certificate name is another principal's.
-  // FAILED_PRECONDITION: there are 10,000.
+  // FAILED_PRECONDITION: there are 10,000, or 16 MiB of patterns and names. DNS
+  // names are kept in small letters.
   absl::StatusOr<PutPrincipalOutcome> PutPrincipal(
       const Principal& principal,
       const std::vector<std::string>& certificate_names);

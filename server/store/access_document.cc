@@ -47,11 +47,6 @@ class DocumentReader {
     return absl::HexStringToBytes(hex);
   }
 
-  Role ReadRole(const Json& object, const char* name) {
-    const std::optional<Role> role = RoleOf(Text(object, name));
-    return role.has_value() ? *role : Fail(Role::kReader);
-  }
-
   // What `read` makes of each element of an array.
   template <typename Element, typename Read>
   std::vector<Element> Array(const Json& object, const char* name, Read read) {
@@ -91,7 +86,7 @@ class DocumentReader {
 Principal ReadPrincipal(DocumentReader& reader, const Json& object) {
   Principal principal;
   principal.name = reader.Text(object, "name");
-  principal.role = reader.ReadRole(object, "role");
+  principal.role = RoleOf(reader.Text(object, "role"));
   principal.client_ids = reader.Array<std::string>(
       object, "client_ids",
       [&](const Json& element) { return reader.TextElement(element); });

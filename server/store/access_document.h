@@ -9,7 +9,8 @@
 namespace dedupe {
 
 // RECORD_DAMAGED if anything in it is not as migration 0012 writes it: half a
-// list is none. Fields that this server does not know are passed over.
+// list is none. Fields that this server does not know are passed over,
+// and a role that it does not know may do nothing.
 absl::StatusOr<AccessList> DecodeAccessDocument(absl::string_view json);
 
 }  // namespace dedupe

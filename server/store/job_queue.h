@@ -30,7 +30,8 @@ class JobQueue {
 
   explicit JobQueue(Limits limits) : limits_(limits) {}
 
-  // False if it would be too much; the job then is not queued.
+  // False if it would be too much; the job then is not queued. The server's own
+  // jobs always have room.
   bool Push(JobPtr job, SteadyTime now);
 
   // A batch that has failed comes back, whatever the limits, ahead of the

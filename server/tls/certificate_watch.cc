@@ -86,7 +86,7 @@ void CertificateWatch::Look() {
 
 void CertificateWatch::PutInForce() {
   // The lists first: never a new CA without what it has revoked.
-  revocation_.Replace(served_.client_crl_pem);
+  revocation_.Replace(served_.client_crl_pem, served_.client_ca_pem);
   credentials_.Replace(served_);
   soon_told_at_ = expired_told_at_ = list_told_at_ = absl::InfinitePast();
   SetGauge(Metric::kCertificateNotAfter,

@@ -24,6 +24,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "server/app/config.h"
+#include "server/app/settings.h"
 #include "tests/fuzz/check.h"
 
 namespace dedupe {

@@ -200,7 +200,9 @@ TEST_F(AccessBoundsTest, DatabaseHoldsTokensAndNamesToThem) {
   ExpectRefusedBy("token_id_form", token("id = repeat('F', 16)"));
   ExpectRefusedBy("token_sha256_length", token("sha256 = '\\x00'"));
   ExpectRefusedBy("token_expires_later", token("expires_at = created_at"));
-  for (const char* column : {"expires_at", "revoked_at", "last_used_at"}) {
+  ExpectRefusedBy("token_use_time_finite",
+                  "UPDATE dedupe.token_use SET last_used_at = 'infinity'");
+  for (const char* column : {"expires_at", "revoked_at"}) {
     ExpectRefusedBy("token_times_finite",
                     token(absl::StrCat(column, " = 'infinity'")));
   }
@@ -208,6 +210,7 @@ TEST_F(AccessBoundsTest, DatabaseHoldsTokensAndNamesToThem) {
     return "UPDATE dedupe.certificate_name SET name = " + value;
   };
   ExpectRefusedBy("certificate_name_kind", name("'shop.internal'"));
+  ExpectRefusedBy("certificate_name_dns_lower", name("'dns:Shop'"));
   ExpectRefusedBy("certificate_name_length", name("'dns:'"));
   ExpectRefusedBy("certificate_name_length",
                   name("'dns:' || repeat('x', 2049)"));

@@ -326,9 +326,9 @@ TEST_F(AccessTest, LockedTokensAreReadAndNotNoted) {
   const AccessCommand used{
       .used_token_ids = {MakeToken(1).id, MakeToken(2).id}};
   for (const char* lock :
-       {"BEGIN; SELECT FROM dedupe.token WHERE id = '0000000000000001'"
+       {"BEGIN; SELECT FROM dedupe.token_use WHERE id = '0000000000000001'"
         " FOR UPDATE",
-        "BEGIN; LOCK TABLE dedupe.token IN EXCLUSIVE MODE"}) {
+        "BEGIN; LOCK TABLE dedupe.token_use IN EXCLUSIVE MODE"}) {
     ASSERT_EQ(session_.Run(lock).sqlstate, "");
     EXPECT_THAT(Load(used).list->tokens, SizeIs(2));
     session_.Run("ROLLBACK");
@@ -336,6 +336,20 @@ TEST_F(AccessTest, LockedTokensAreReadAndNotNoted) {
   }
   // The first lock was on one row alone.
   EXPECT_EQ(Tokens()[1].last_used_at, kStart);
+}
+
+// A server that hangs, or whoever has its login, must not keep its tokens.
+TEST_F(AccessTest, TokenIsRevokedWhateverServersLock) {
+  Put(MakePrincipal("shop"));
+  Create("shop", 1);
+  ASSERT_EQ(session_
+                .Run("BEGIN; SELECT dedupe.access(0, ARRAY['" +
+                     MakeToken(1).id + "'])")
+                .sqlstate,
+            "");
+  EXPECT_TRUE(admin_->RevokeToken(MakeToken(1).id).ok());
+  session_.Run("ROLLBACK");
+  EXPECT_THAT(Load({}).list->tokens, IsEmpty());
 }
 
 // Administrators who wait for each other do not make servers wait.

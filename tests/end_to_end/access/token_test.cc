@@ -169,7 +169,7 @@ TEST_F(TokenTest, RemovedPrincipalIsNobody) {
 TEST_F(TokenTest, TimeOfUseIsKept) {
   const std::string token = CallerToken("used");
   const std::string last_used =
-      "SELECT last_used_at IS NOT NULL FROM dedupe.token WHERE id = '" +
+      "SELECT last_used_at IS NOT NULL FROM dedupe.token_use WHERE id = '" +
       IdOfToken(token) + "'";
   EXPECT_TRUE(GuardedServer::Await([&] {
     return SqlValue(Guarded().deployment().url(), last_used) == "t";

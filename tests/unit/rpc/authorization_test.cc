@@ -65,8 +65,7 @@ TEST(AuthorizationTest, WhatTheTableDoesNotNameIsAllowedToNobody) {
 }
 
 TEST(AuthorizationTest, UnknownRoleMayNothing) {
-  EXPECT_FALSE(
-      IsAllowed("dedupe.v1.DedupeService", "Lookup", static_cast<Role>(99)));
+  EXPECT_FALSE(IsAllowed("dedupe.v1.DedupeService", "Lookup", Role::kUnknown));
 }
 
 }  // namespace

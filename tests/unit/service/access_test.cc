@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,9 +22,10 @@ TEST(RoleTest, NameIsReadBack) {
   }
 }
 
-TEST(RoleTest, OtherNamesAreNoRole) {
-  for (const char* name : {"", "Caller", "caller ", "owner", "callerreader"}) {
-    EXPECT_EQ(RoleOf(name), std::nullopt) << name;
+TEST(RoleTest, OtherNamesAreOfNoRoleThatIsKnown) {
+  for (const char* name :
+       {"", "Caller", "caller ", "owner", "unknown", "callerreader"}) {
+    EXPECT_EQ(RoleOf(name), Role::kUnknown) << name;
   }
 }
 

@@ -23,14 +23,26 @@ MATCHER_P(IsQuota, name, "") {
   return ReasonOf(arg) == Reason::kQuota && FieldOf(arg) == name;
 }
 
+// A Begin that comes to nothing.
+absl::Status MayCreate(QuotaUse& use, const Quota& quota) {
+  absl::Status status = use.StartBegin(quota);
+  if (status.ok()) use.FinishBegin(QuotaUse::Outcome::kNone);
+  return status;
+}
+
+void AddLiveKey(QuotaUse& use) {
+  EXPECT_TRUE(use.StartBegin({}).ok());
+  use.FinishBegin(QuotaUse::Outcome::kNewRecord);
+}
+
 TEST(QuotaTest, NothingIsRefusedWithoutAQuota) {
   QuotaUse use;
   for (int i = 0; i < 1000; ++i) {
     EXPECT_TRUE(use.Enter({}, kStart).ok());
-    use.AddLiveKey();
+    AddLiveKey(use);
     use.AddStoredBytes(1 << 30);
   }
-  EXPECT_TRUE(use.MayCreate({}).ok());
+  EXPECT_TRUE(MayCreate(use, {}).ok());
 }
 
 TEST(QuotaTest, CallsInFlightAreCountedOut) {
@@ -66,6 +78,19 @@ TEST(QuotaTest, NoMoreThanASecondsCallsAreSavedUp) {
   EXPECT_THAT(use.Enter(quota, later), IsQuota("calls_per_second"));
 }
 
+// A call reads the clock before it is its turn: a late one with an early time
+// once filled the quota anew.
+TEST(QuotaTest, CallsOutOfOrderGetNoMore) {
+  const Quota quota{.calls_per_second_max = 100};
+  QuotaUse use;
+  int heard = 0;
+  for (int round = 0; round < 10; ++round) {
+    for (int i = 0; i < 200; ++i) heard += use.Enter(quota, kStart).ok();
+    heard += use.Enter(quota, kStart - milliseconds(1)).ok();
+  }
+  EXPECT_EQ(heard, 100);
+}
+
 TEST(QuotaTest, RefusedCallUsesNothingUp) {
   const Quota quota{.calls_in_flight_max = 1, .calls_per_second_max = 2};
   QuotaUse use;
@@ -90,30 +115,42 @@ TEST(QuotaTest, LiveKeysRefuseNewOnesAtTheQuota) {
   QuotaUse use;
   use.StartMeasurement();
   use.FinishMeasurement({.live_keys = 2});
-  EXPECT_TRUE(use.MayCreate(quota).ok());
-  use.AddLiveKey();
-  EXPECT_THAT(use.MayCreate(quota), IsQuota("live_keys"));
+  EXPECT_TRUE(MayCreate(use, quota).ok());
+  AddLiveKey(use);
+  EXPECT_THAT(MayCreate(use, quota), IsQuota("live_keys"));
+}
+
+TEST(QuotaTest, BeginsUnderWayCountAsKeys) {
+  const Quota quota{.live_keys_max = 2};
+  QuotaUse use;
+  EXPECT_TRUE(use.StartBegin(quota).ok());
+  EXPECT_TRUE(use.StartBegin(quota).ok());
+  EXPECT_THAT(use.StartBegin(quota), IsQuota("live_keys"));
+  use.FinishBegin(QuotaUse::Outcome::kNone);
+  EXPECT_TRUE(use.StartBegin(quota).ok());
+  use.FinishBegin(QuotaUse::Outcome::kNewRecord);
+  EXPECT_THAT(use.StartBegin(quota), IsQuota("live_keys"));
 }
 
 TEST(QuotaTest, StoredBytesRefuseNewKeysAtTheQuota) {
   const Quota quota{.stored_bytes_max = 1000};
   QuotaUse use;
   use.AddStoredBytes(999);
-  EXPECT_TRUE(use.MayCreate(quota).ok());
+  EXPECT_TRUE(MayCreate(use, quota).ok());
   use.AddStoredBytes(1);
-  EXPECT_THAT(use.MayCreate(quota), IsQuota("stored_bytes"));
+  EXPECT_THAT(MayCreate(use, quota), IsQuota("stored_bytes"));
 }
 
 TEST(QuotaTest, MeasurementCorrectsWhatWasAddedBefore) {
   const Quota quota{.live_keys_max = 3};
   QuotaUse use;
-  for (int i = 0; i < 3; ++i) use.AddLiveKey();
-  EXPECT_THAT(use.MayCreate(quota), IsQuota("live_keys"));
+  for (int i = 0; i < 3; ++i) AddLiveKey(use);
+  EXPECT_THAT(MayCreate(use, quota), IsQuota("live_keys"));
   use.StartMeasurement();
-  EXPECT_THAT(use.MayCreate(quota), IsQuota("live_keys"));
+  EXPECT_THAT(MayCreate(use, quota), IsQuota("live_keys"));
   // Two of them have expired.
   use.FinishMeasurement({.live_keys = 1});
-  EXPECT_TRUE(use.MayCreate(quota).ok());
+  EXPECT_TRUE(MayCreate(use, quota).ok());
 }
 
 // The count may have missed it.
@@ -121,9 +158,9 @@ TEST(QuotaTest, WhatIsAddedDuringAMeasurementCountsOnTop) {
   const Quota quota{.live_keys_max = 3};
   QuotaUse use;
   use.StartMeasurement();
-  use.AddLiveKey();
+  AddLiveKey(use);
   use.FinishMeasurement({.live_keys = 2});
-  EXPECT_THAT(use.MayCreate(quota), IsQuota("live_keys"));
+  EXPECT_THAT(MayCreate(use, quota), IsQuota("live_keys"));
 }
 
 TEST(QuotaTest, ManyThreadsNeverPassTheQuota) {

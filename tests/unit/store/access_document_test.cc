@@ -118,7 +118,6 @@ TEST(AccessDocumentTest, ValuesAreChecked) {
     EXPECT_EQ(ReasonOf(Decode(document).status()), Reason::kRecordDamaged)
         << field << ": " << value;
   };
-  expect_damaged("principals", "role", "owner");
   expect_damaged("principals", "role", nullptr);
   expect_damaged("principals", "client_ids", {"a", 1});
   expect_damaged("principals", "live_keys_max", 1.5);

@@ -102,7 +102,7 @@ TEST_F(PeerNamesTest, CertificatesTellRevocationWhoIsRevoked) {
   Revocation revocation;
   EXPECT_EQ(revocation.Judge(certificates, absl::Now()),
             CertificateVerdict::kGood);
-  revocation.Replace(ca_.Crl({own.certificate_pem}));
+  revocation.Replace(ca_.Crl({own.certificate_pem}), ca_.certificate_pem());
   EXPECT_EQ(revocation.Judge(certificates, absl::Now()),
             CertificateVerdict::kRevoked);
 }

@@ -37,33 +37,34 @@ TEST_F(RevocationTest, NothingIsRevokedWithoutLists) {
 
 TEST_F(RevocationTest, ListCountsAtOnceForWhatIsOnIt) {
   EXPECT_EQ(Judge(shop_), CertificateVerdict::kGood);
-  revocation_.Replace(ca_.Crl({shop_}));
+  revocation_.Replace(ca_.Crl({shop_}), ca_.certificate_pem());
   EXPECT_EQ(Judge(shop_), CertificateVerdict::kRevoked);
   EXPECT_EQ(Judge(bank_), CertificateVerdict::kGood);
-  revocation_.Replace(ca_.Crl({bank_}));
+  revocation_.Replace(ca_.Crl({bank_}), ca_.certificate_pem());
   EXPECT_EQ(Judge(shop_), CertificateVerdict::kGood);
   EXPECT_EQ(Judge(bank_), CertificateVerdict::kRevoked);
-  revocation_.Replace("");
+  revocation_.Replace("", ca_.certificate_pem());
   EXPECT_EQ(Judge(bank_), CertificateVerdict::kGood);
 }
 
 TEST_F(RevocationTest, ListOutOfDateCounts) {
   CrlOptions options;
   options.next_update = absl::Now() - absl::Hours(1);
-  revocation_.Replace(ca_.Crl({shop_}, options));
+  revocation_.Replace(ca_.Crl({shop_}, options), ca_.certificate_pem());
   EXPECT_EQ(Judge(shop_), CertificateVerdict::kRevoked);
 }
 
 TEST_F(RevocationTest, ListOfAnotherIssuerDoesNotCount) {
   CertificateAuthority other("other callers");
-  revocation_.Replace(other.Crl({shop_}));
+  revocation_.Replace(other.Crl({shop_}), ca_.certificate_pem());
   EXPECT_EQ(Judge(shop_), CertificateVerdict::kGood);
 }
 
 TEST_F(RevocationTest, AllListsOfTheTextCount) {
   CertificateAuthority other("other callers");
   const std::string partner = other.Issue().certificate_pem;
-  revocation_.Replace(ca_.Crl({shop_}) + other.Crl({partner}));
+  revocation_.Replace(ca_.Crl({shop_}) + other.Crl({partner}),
+                      ca_.certificate_pem() + other.certificate_pem());
   EXPECT_EQ(Judge(shop_), CertificateVerdict::kRevoked);
   EXPECT_EQ(Judge(partner), CertificateVerdict::kRevoked);
 }
@@ -73,8 +74,39 @@ TEST_F(RevocationTest, RevokedAuthorityRevokesWhatItIssued) {
   const std::string chain =
       below.Issue().certificate_pem + below.certificate_pem();
   EXPECT_EQ(Judge(chain), CertificateVerdict::kGood);
-  revocation_.Replace(ca_.Crl({below.certificate_pem()}));
+  revocation_.Replace(ca_.Crl({below.certificate_pem()}),
+                      ca_.certificate_pem());
   EXPECT_EQ(Judge(chain), CertificateVerdict::kRevoked);
+}
+
+// Also where the caller leaves it out.
+TEST_F(RevocationTest, RevokedAuthorityCountsThoughItIsNotSent) {
+  CertificateAuthority below = ca_.IssueAuthority("acme shops");
+  const std::string leaf = below.Issue().certificate_pem;
+  revocation_.Replace(ca_.Crl({below.certificate_pem()}),
+                      ca_.certificate_pem() + below.certificate_pem());
+  EXPECT_EQ(Judge(leaf), CertificateVerdict::kRevoked);
+}
+
+// As a resumed session shows it.
+TEST_F(RevocationTest, LeafAloneIsJudgedByWhatWasSentBefore) {
+  CertificateAuthority below = ca_.IssueAuthority("acme shops");
+  const std::string leaf = below.Issue().certificate_pem;
+  revocation_.Replace(ca_.Crl({bank_}), ca_.certificate_pem());
+  EXPECT_EQ(Judge(leaf), CertificateVerdict::kIncomplete);
+  EXPECT_EQ(Judge(leaf + below.certificate_pem()), CertificateVerdict::kGood);
+  EXPECT_EQ(Judge(leaf), CertificateVerdict::kGood);
+  revocation_.Replace(ca_.Crl({below.certificate_pem()}),
+                      ca_.certificate_pem());
+  EXPECT_EQ(Judge(leaf), CertificateVerdict::kRevoked);
+}
+
+TEST_F(RevocationTest, ClientCaCanBeAnAuthorityInBetween) {
+  CertificateAuthority below = ca_.IssueAuthority("acme shops");
+  const std::string leaf = below.Issue().certificate_pem;
+  revocation_.Replace(below.Crl({bank_}), below.certificate_pem());
+  EXPECT_EQ(Judge(leaf), CertificateVerdict::kGood);
+  EXPECT_EQ(Judge(shop_), CertificateVerdict::kIncomplete);
 }
 
 TEST_F(RevocationTest, ValidityIsTheLeafs) {
@@ -99,13 +131,13 @@ TEST_F(RevocationTest, WhatCannotBeReadIsMalformed) {
 }
 
 TEST_F(RevocationTest, TextThatIsNoListChangesNothing) {
-  revocation_.Replace(ca_.Crl({shop_}));
-  revocation_.Replace("no list");
+  revocation_.Replace(ca_.Crl({shop_}), ca_.certificate_pem());
+  revocation_.Replace("no list", ca_.certificate_pem());
   EXPECT_EQ(Judge(shop_), CertificateVerdict::kRevoked);
 }
 
 TEST_F(RevocationTest, RemembersNoMoreThanItsBound) {
-  revocation_.Replace(ca_.Crl({shop_}));
+  revocation_.Replace(ca_.Crl({shop_}), ca_.certificate_pem());
   // Each is another text, of the same certificate.
   for (int i = 0; i < 5000; ++i) {
     revocation_.Judge(absl::StrCat("# ", i, "\n", bank_), absl::Now());
@@ -116,9 +148,10 @@ TEST_F(RevocationTest, RemembersNoMoreThanItsBound) {
 
 TEST_F(RevocationTest, JudgesWhileListsAreReplaced) {
   const std::string lists[] = {ca_.Crl({shop_}), ca_.Crl({shop_, bank_})};
-  revocation_.Replace(lists[0]);
+  revocation_.Replace(lists[0], ca_.certificate_pem());
   std::thread replacing([&] {
-    for (int i = 0; i < 500; ++i) revocation_.Replace(lists[i % 2]);
+    for (int i = 0; i < 500; ++i)
+      revocation_.Replace(lists[i % 2], ca_.certificate_pem());
   });
   std::vector<std::thread> judging;
   for (int i = 0; i < 3; ++i) {
