@@ -125,7 +125,7 @@ void AccessWatch::ReadOnce() {
   absl::StatusOr<AccessAnswer> answer = load_(std::move(command));
   if (!answer.ok()) {
     Log(Severity::kWarning, "access_list_not_read",
-        {{"error", answer.status().ToString()}});
+        {{"reason", std::string(ReasonName(ReasonOf(answer.status())))}});
     absl::MutexLock lock(&used_mutex_);
     used_token_ids_.insert(used.begin(), used.end());
   }

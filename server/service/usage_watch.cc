@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "server/service/reason.h"
 #include "server/telemetry/log.h"
 
 namespace dedupe {
@@ -96,7 +97,7 @@ std::optional<QuotaUse::Measurement> UsageWatch::CountPattern(
     auto answer = measure_(command);
     if (!answer.ok()) {
       Log(Severity::kWarning, "usage_not_counted",
-          {{"error", answer.status().ToString()}});
+          {{"reason", std::string(ReasonName(ReasonOf(answer.status())))}});
       return std::nullopt;
     }
     sum.live_keys += answer->live_keys;

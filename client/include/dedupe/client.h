@@ -88,8 +88,8 @@ struct ClientOptions {
   std::string target;
   // Null: plaintext, for loopback, Unix sockets and what a proxy encrypts.
   std::shared_ptr<grpc::ChannelCredentials> credentials = {};
-  // What `dedupe token create` printed. Empty: none is sent, and a certificate
-  // in `credentials`, if anything, tells the server who calls. Without TLS
+  // Gives what `dedupe token create` printed. Unset: none is sent, and a
+  // certificate in `credentials`, if anything, tells the server who calls. Without TLS
   // everybody in between can read it.
   TokenSource token = {};
   // For one call with all its repetitions, on top of `wait`. 10 ms to 60 s.

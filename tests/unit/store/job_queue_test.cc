@@ -69,6 +69,21 @@ class JobQueueTest : public ::testing::Test {
   int now_ = 1;
 };
 
+// A flood of calls must not keep the server from its own business.
+TEST_F(JobQueueTest, ServersOwnJobsAlwaysHaveRoom) {
+  JobQueue queue({.jobs_max = 1,
+                  .bytes_max = 1'000'000,
+                  .batch_jobs_max = 10,
+                  .batch_bytes_max = 1'000'000});
+  Push(queue, "a");
+  EXPECT_FALSE(queue.Push(MakeJob("b"), At(now_++)));
+  for (const Verb verb :
+       {Verb::kAccess, Verb::kProbe, Verb::kReap, Verb::kUsage}) {
+    Push(queue, "", verb);
+  }
+  EXPECT_FALSE(queue.Push(MakeJob("b"), At(now_++)));
+}
+
 // --- Take --------------------------------------------------------------------
 
 TEST_F(JobQueueTest, GivesNothingWhenThereIsNothing) {
