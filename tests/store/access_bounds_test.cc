@@ -126,7 +126,7 @@ TEST_F(AccessBoundsTest, Quotas) {
 TEST_F(AccessBoundsTest, LifetimesOfTokens) {
   Put(MakePrincipal("shop"));
   const auto with = [&](absl::Duration lifetime) {
-    session_.Run("TRUNCATE dedupe.token");
+    session_.Run("TRUNCATE dedupe.token CASCADE");
     return admin_->CreateToken("shop", MakeToken(1), lifetime).status().code();
   };
   EXPECT_EQ(with(kTokenLifetimeMin), absl::StatusCode::kOk);

@@ -89,8 +89,8 @@ struct ClientOptions {
   // Null: plaintext, for loopback, Unix sockets and what a proxy encrypts.
   std::shared_ptr<grpc::ChannelCredentials> credentials = {};
   // Gives what `dedupe token create` printed. Unset: none is sent, and a
-  // certificate in `credentials`, if anything, tells the server who calls. Without TLS
-  // everybody in between can read it.
+  // certificate in `credentials`, if anything, tells the server who calls.
+  // Without TLS everybody in between can read it.
   TokenSource token = {};
   // For one call with all its repetitions, on top of `wait`. 10 ms to 60 s.
   absl::Duration timeout = absl::Seconds(10);
