@@ -30,12 +30,15 @@ class WaitingTest : public EndToEndTest {
  protected:
   static Client& Here() { return Shared().client(); }
   static Client& There() {
+    static Client client(OtherServer().address());
+    return client;
+  }
+  static ServerProcess& OtherServer() {
     Shared();
     static ServerProcess server({.database_url = Shared().server_url(),
                                  .settings = {},
                                  .environment = {}});
-    static Client client(server.address());
-    return client;
+    return server;
   }
 
   static v1::BeginRequest Request(const std::string& attempt_id, int key = 0) {
@@ -49,12 +52,16 @@ class WaitingTest : public EndToEndTest {
   }
 
   // So many, in turn at each of the two servers.
-  static PendingBegins Queue(int callers, int key = 0) {
+  static PendingBegins Queue(int callers) {
+    return Queue(callers, 0, Here(), There());
+  }
+  static PendingBegins Queue(int callers, int key, Client& here,
+                             Client& there) {
     PendingBegins pending;
     for (int i = 0; i < callers; ++i) {
       pending.push_back(std::make_unique<PendingBegin>(
-          i % 2 == 0 ? Here() : There(),
-          Waiting(absl::StrCat("attempt-", i), key), kPatience));
+          i % 2 == 0 ? here : there, Waiting(absl::StrCat("attempt-", i), key),
+          kPatience));
     }
     return pending;
   }
@@ -89,8 +96,18 @@ double Median(std::vector<double> values) {
 TEST_F(WaitingTest, AllWhoWaitReplayTheWinnersResponse) {
   constexpr int kKeys = 40;
   constexpr int kCallers = 64;
+  // A connection has 500 waits at most, so these keys share several.
+  constexpr int kKeysOfAConnection = 10;
+  std::vector<std::unique_ptr<Client>> clients;
   std::vector<PendingBegins> pending;
-  for (int key = 0; key < kKeys; ++key) pending.push_back(Queue(kCallers, key));
+  for (int key = 0; key < kKeys; ++key) {
+    if (key % kKeysOfAConnection == 0) {
+      clients.push_back(std::make_unique<Client>(Shared().server().address()));
+      clients.push_back(std::make_unique<Client>(OtherServer().address()));
+    }
+    pending.push_back(
+        Queue(kCallers, key, *clients[clients.size() - 2], *clients.back()));
+  }
 
   for (int key = 0; key < kKeys; ++key) {
     const PendingBegins& of_key = pending[static_cast<size_t>(key)];
