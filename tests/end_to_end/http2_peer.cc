@@ -217,6 +217,9 @@ bool Http2Peer::TakeFrame() {
         FromBigEndian(payload);
   } else if (type == kSettings && (flags & kAcknowledgement) == 0) {
     TakeSettings(payload);
+  } else if (type == kPing && (flags & kAcknowledgement) == 0) {
+    // The server's: it closes the connection of a peer that says nothing.
+    SendFrame(kPing, kAcknowledgement, 0, payload);
   } else if (type == kGoAway) {
     outcome_.connection_was_closed = true;
     // After the last stream's number and the error's.
